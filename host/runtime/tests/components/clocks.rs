@@ -1,0 +1,256 @@
+//! The two clocks of a call, and that one call's computing does not stop anything else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use leasehold_runtime::{Failure, InstallError, Limit, Phase};
+use rustix::time::{ClockId, clock_gettime};
+use sha2::{Digest, Sha256};
+
+use crate::guests::{guest, with_module};
+use crate::support::{HOUR, Opener, at, command, plugin, reaching, runtime, setup};
+
+/// CPU time of this thread in nanoseconds.
+fn cpu() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[tokio::test]
+async fn an_endless_loop_ends_at_its_cpu_limit_and_the_plugin_serves_on() {
+    let runtime = runtime(|_| {});
+    let plugin = plugin(&runtime, guest!("hostile-endless-loop")).await;
+    for export in ["probe", "check-config", "release"] {
+        let failure = match export {
+            "probe" => plugin.probe(&setup(HOUR), &at(export)).await.map(drop),
+            "release" => plugin.release(&setup(HOUR), &at(export), "{}").await,
+            _ => plugin
+                .check_config(&setup(HOUR), &at(export))
+                .await
+                .map(drop),
+        }
+        .unwrap_err();
+        assert!(
+            matches!(
+                failure,
+                Failure::Limit {
+                    which: Limit::Cpu,
+                    ..
+                }
+            ),
+            "{failure:?}"
+        );
+        plugin
+            .inspect(&setup(HOUR), &at("nowhere"), "{}")
+            .await
+            .unwrap();
+    }
+    let budget = Duration::from_millis(plugin.manifest().request.limits.cpu.into());
+    assert!(plugin.stats().cpu_time >= budget * 3);
+}
+
+/// Between two beats the thread computes for less than 50 ms: measured in its own CPU time, so that a
+/// busy machine does not matter, and of 95 beats in 100, because on one the clock's own thread comes late.
+/// The one thread runs everything: components, beats and timers.
+#[tokio::test(flavor = "current_thread")]
+async fn on_one_thread_endless_loops_leave_room_for_everything_else() {
+    let runtime = runtime(|_| {});
+    let plugin = plugin(&runtime, guest!("hostile-endless-loop")).await;
+    let done = Arc::new(AtomicBool::new(false));
+    let heart = tokio::spawn({
+        let done = Arc::clone(&done);
+        async move {
+            let mut gaps = Vec::new();
+            let mut last = cpu();
+            while !done.load(Ordering::Relaxed) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                let now = cpu();
+                gaps.push(Duration::from_nanos(now - last));
+                last = now;
+            }
+            gaps
+        }
+    });
+    let (setup, config) = (setup(HOUR), at("probe"));
+    let (a, b, c) = tokio::join!(
+        plugin.probe(&setup, &config),
+        plugin.probe(&setup, &config),
+        plugin.probe(&setup, &config),
+    );
+    for result in [a, b, c] {
+        assert!(
+            matches!(
+                result,
+                Err(Failure::Limit {
+                    which: Limit::Cpu,
+                    ..
+                })
+            ),
+            "{result:?}"
+        );
+    }
+    done.store(true, Ordering::Relaxed);
+    let mut gaps = heart.await.unwrap();
+    gaps.sort_unstable();
+    assert!(gaps.len() >= 40, "{} beats", gaps.len());
+    let most = gaps[gaps.len() * 95 / 100];
+    assert!(most < Duration::from_millis(50), "{most:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_endless_loops_than_threads_leave_another_plugin_served() {
+    let runtime = runtime(|_| {});
+    let looping = plugin(&runtime, guest!("hostile-endless-loop")).await;
+    let quick = plugin(&runtime, guest!("null")).await;
+    let loops: Vec<_> = (0..8)
+        .map(|_| {
+            let looping = looping.clone();
+            tokio::spawn(async move { looping.probe(&setup(HOUR), &at("probe")).await })
+        })
+        .collect();
+    let mut served = 0;
+    while loops.iter().any(|l| !l.is_finished()) {
+        quick.inspect(&setup(HOUR), "{}", "{}").await.unwrap();
+        served += 1;
+        tokio::task::yield_now().await;
+    }
+    assert!(served >= 100, "{served}");
+    for each in loops {
+        let result = each.await.unwrap();
+        assert!(
+            matches!(
+                result,
+                Err(Failure::Limit {
+                    which: Limit::Cpu,
+                    ..
+                })
+            ),
+            "{result:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_endless_wait_ends_at_the_wall_deadline_in_phase_call() {
+    let runtime = runtime(|_| {});
+    let plugin = plugin(&runtime, guest!("hostile-endless-wait")).await;
+    let failure = plugin
+        .probe(&setup(Duration::from_millis(200)), &at("probe"))
+        .await
+        .unwrap_err();
+    assert_eq!(failure, Failure::Timeout { phase: Phase::Call });
+    assert!(failure.reached_component());
+    plugin
+        .inspect(&setup(HOUR), &at("nowhere"), "{}")
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn an_endless_loop_also_ends_at_the_wall_deadline_where_that_is_earlier() {
+    let runtime = runtime(|_| {});
+    let plugin = plugin(&runtime, guest!("hostile-endless-loop")).await;
+    let failure = plugin
+        .probe(&setup(Duration::from_millis(60)), &at("probe"))
+        .await
+        .unwrap_err();
+    assert_eq!(failure, Failure::Timeout { phase: Phase::Call });
+}
+
+#[tokio::test]
+async fn time_parked_in_the_host_is_not_cpu_time() {
+    let runtime = runtime(|_| {});
+    let plugin = plugin(&runtime, guest!("hostile-bench-start")).await;
+    let budget = Duration::from_millis(plugin.manifest().request.limits.cpu.into());
+    let waits = budget + Duration::from_millis(200);
+    let began = Instant::now();
+    plugin
+        .start(
+            &reaching(Opener::after(waits), HOUR),
+            "{}",
+            "{}",
+            &command(),
+        )
+        .await
+        .unwrap();
+    assert!(began.elapsed() >= waits);
+    assert!(plugin.stats().cpu_time < budget / 2);
+}
+
+#[tokio::test]
+async fn a_component_that_computes_before_any_export_is_called_is_stopped_at_install() {
+    let runtime = runtime(|settings| settings.ceilings.cpu = Duration::from_millis(200));
+    let refused = runtime
+        .prepare(spinning(&guest!("null")))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            InstallError::Describe(Failure::Limit {
+                which: Limit::Cpu,
+                ..
+            })
+        ),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_deadline_that_passes_while_the_instance_is_made_is_told_as_phase_instantiate() {
+    let runtime = runtime(|_| {});
+    let null = guest!("null");
+    let mut manifest = (*runtime.prepare(null.clone()).await.unwrap().manifest).clone();
+    manifest.request.limits.cpu = 10_000;
+    let bytes = spinning(&null);
+    let digest = Sha256::digest(&bytes).into();
+    let load = runtime.load(digest, Arc::new(manifest), || async { Ok(bytes) });
+    let plugin = load.await.unwrap();
+    let failure = plugin
+        .acquire(&setup(Duration::from_millis(60)), "{}", None)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        failure,
+        Failure::Timeout {
+            phase: Phase::Instantiate
+        }
+    );
+    assert!(!failure.reached_component());
+}
+
+/// The component with a start function that never ends.
+fn spinning(component: &Bytes) -> Bytes {
+    with_module(component, "(module (func $f (loop (br 0))) (start $f))")
+}
+
+#[tokio::test]
+async fn waiting_for_a_turn_is_told_as_phase_queue_and_does_not_blame_the_provider() {
+    let runtime = runtime(|settings| settings.concurrency = 1);
+    let waiting = plugin(&runtime, guest!("hostile-endless-wait")).await;
+    let quick = plugin(&runtime, guest!("null")).await;
+    let held = tokio::spawn({
+        let waiting = waiting.clone();
+        async move { waiting.probe(&setup(HOUR), &at("probe")).await }
+    });
+    while waiting.stats().in_flight == 0 {
+        tokio::task::yield_now().await;
+    }
+    let failure = quick
+        .inspect(&setup(Duration::from_millis(50)), "{}", "{}")
+        .await
+        .unwrap_err();
+    assert_eq!(
+        failure,
+        Failure::Timeout {
+            phase: Phase::Queue
+        }
+    );
+    assert!(!failure.reached_component() && !failure.blames_provider());
+    held.abort();
+    assert!(held.await.unwrap_err().is_cancelled());
+    quick.inspect(&setup(HOUR), "{}", "{}").await.unwrap();
+    assert_eq!(waiting.stats().calls.cancelled, 1);
+}
