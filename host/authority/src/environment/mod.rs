@@ -1,0 +1,342 @@
+//! Environments: the configured targets of a company.
+//!
+//! A save stores the row and its secrets' bindings in one transaction. `revision` counts the saves, for
+//! compare-and-set; `target_revision` counts what changes the target itself: configuration, driver,
+//! provider, variables, secret versions, plugin revision, and no name, description or metadata. Rows are
+//! authenticated, so that nobody points a credential elsewhere by editing the database.
+
+mod delete;
+mod draft;
+mod row;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::json;
+
+pub use delete::BlastRadius;
+pub use draft::{
+    EnvironmentDraft, EnvironmentDriver, EnvironmentPatch, EnvironmentStatus, SecretUse,
+};
+pub use row::{Environment, EnvironmentFilter};
+pub(crate) use row::{EnvironmentMemory, load, raise_for_provider, raise_target};
+
+use crate::activity::Entry;
+use crate::actor::Actor;
+use crate::error::{Error, Result, code};
+use crate::keys::Keys;
+use crate::secret::{self, Selector};
+use crate::store::{Store, Tx, is_unique_violation};
+use crate::{company, id, plugin};
+
+/// A secret that an environment refers to; no value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretRef {
+    /// Which secret.
+    pub secret_id: String,
+    /// Its name.
+    pub name: String,
+    /// A pointer into the configuration, or `env:NAME`.
+    pub pointer: String,
+    /// Which version is meant.
+    pub selector: Selector,
+    /// Which version that is now.
+    pub version: i64,
+}
+
+/// The environments.
+#[derive(Clone)]
+pub struct Environments {
+    pub(crate) store: Arc<Store>,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) memory: Arc<EnvironmentMemory>,
+}
+
+/// Fails unless a plugin of this key is installed and leases this driver.
+async fn check_provider(tx: &mut Tx, draft: &EnvironmentDraft) -> Result<()> {
+    let Some(plugin) = plugin::plugin_row(&mut tx.db, &tx.keys, &draft.provider).await? else {
+        return Err(Error::invalid(
+            "/provider",
+            format!(
+                "no plugin {:?} is installed: install it first",
+                draft.provider
+            ),
+        ));
+    };
+    let revision = plugin::revision_row(&mut tx.db, &tx.keys, &plugin.current)
+        .await?
+        .ok_or_else(|| Error::corrupt(format!("plugin {}", draft.provider)))?;
+    if revision.driver.as_str() != draft.driver.as_str() {
+        return Err(Error::invalid(
+            "/driver",
+            format!(
+                "plugin {:?} leases {} environments, not {}",
+                draft.provider,
+                revision.driver.as_str(),
+                draft.driver.as_str()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn taken(name: String) -> impl FnOnce(Error) -> Error {
+    move |e| match e {
+        Error::Storage(e) if is_unique_violation(&e, "environments.name") => Error::conflict(
+            code::ENVIRONMENT_NAME_TAKEN,
+            format!("the company has an environment named {name:?} already"),
+        ),
+        other => other,
+    }
+}
+
+impl Environments {
+    /// Saves a new environment with the bindings of its secrets.
+    pub async fn create(
+        &self,
+        actor: &Actor,
+        company: &str,
+        draft: EnvironmentDraft,
+        uses: Vec<SecretUse>,
+    ) -> Result<Environment> {
+        actor.require_manage()?;
+        let checked = draft::check(draft, uses)?;
+        let (actor, company) = (actor.clone(), company.to_owned());
+        let memory = Arc::clone(&self.memory);
+        self.store
+            .write(move |tx| {
+                Box::pin(async move {
+                    company::must_exist(&mut tx.db, &company).await?;
+                    check_provider(tx, &checked.draft).await?;
+                    let now = tx.now();
+                    let environment =
+                        Environment::of(id::fresh("env_")?, company, checked.draft, now);
+                    row::insert(tx, &environment)
+                        .await
+                        .map_err(taken(environment.name.clone()))?;
+                    secret::bind(
+                        tx,
+                        &actor,
+                        &environment.company_id,
+                        &environment.id,
+                        checked.wanted,
+                    )
+                    .await?;
+                    tx.record(
+                        &actor,
+                        Entry::new(
+                            "environment.created",
+                            Some(&environment.company_id),
+                            "environment",
+                            &environment.id,
+                            json!({
+                                "name": environment.name,
+                                "driver": environment.driver,
+                                "provider": environment.provider,
+                                "configKeys": environment.config.len(),
+                                "envVars": environment.env_vars.len(),
+                            }),
+                        ),
+                    )
+                    .await?;
+                    memory.forget_after(tx);
+                    Ok(environment)
+                })
+            })
+            .await
+    }
+
+    /// Saves an environment whole, if it is still at `expected_revision`; its secrets are bound as `uses`
+    /// says, which is the administrator's word for where each may go. [`Error::Stale`]: it was saved
+    /// meanwhile, read it again.
+    pub async fn update(
+        &self,
+        actor: &Actor,
+        id: &str,
+        expected_revision: i64,
+        draft: EnvironmentDraft,
+        uses: Vec<SecretUse>,
+    ) -> Result<Environment> {
+        actor.require_manage()?;
+        let checked = draft::check(draft, uses)?;
+        let (actor, id) = (actor.clone(), id.to_owned());
+        let memory = Arc::clone(&self.memory);
+        self.store
+            .write(move |tx| Box::pin(update(tx, actor, id, expected_revision, checked, memory)))
+            .await
+    }
+
+    /// Stops new leases. Archived already is success.
+    pub async fn archive(&self, actor: &Actor, id: &str) -> Result<Environment> {
+        self.set_status(actor, id, EnvironmentStatus::Archived)
+            .await
+    }
+
+    /// Allows new leases again. Active already is success.
+    pub async fn activate(&self, actor: &Actor, id: &str) -> Result<Environment> {
+        self.set_status(actor, id, EnvironmentStatus::Active).await
+    }
+
+    async fn set_status(
+        &self,
+        actor: &Actor,
+        id: &str,
+        status: EnvironmentStatus,
+    ) -> Result<Environment> {
+        actor.require_manage()?;
+        let (actor, id) = (actor.clone(), id.to_owned());
+        let memory = Arc::clone(&self.memory);
+        self.store
+            .write(move |tx| {
+                Box::pin(async move {
+                    let mut environment = load(&mut tx.db, &tx.keys, &id).await?;
+                    if environment.status == status {
+                        return Ok(environment);
+                    }
+                    environment.status = status;
+                    environment.revision += 1;
+                    environment.updated_at = tx.now();
+                    row::store(tx, &environment).await?;
+                    tx.record(
+                        &actor,
+                        Entry::new(
+                            "environment.updated",
+                            Some(&environment.company_id),
+                            "environment",
+                            &id,
+                            json!({ "changed": ["status"], "status": status }),
+                        ),
+                    )
+                    .await?;
+                    memory.forget_after(tx);
+                    Ok(environment)
+                })
+            })
+            .await
+    }
+
+    /// One environment.
+    pub async fn get(&self, id: &str) -> Result<Environment> {
+        load(self.store.read(), &self.keys, id).await
+    }
+
+    /// A company's environments by name. Answered from memory where that is true: a change by this process
+    /// shows at once, one by another process on the same database within two seconds.
+    pub async fn list(
+        &self,
+        company: &str,
+        filter: &EnvironmentFilter,
+    ) -> Result<Arc<[Environment]>> {
+        let all = self
+            .memory
+            .of_company(&self.store, &self.keys, company)
+            .await?;
+        if *filter == EnvironmentFilter::default() {
+            return Ok(all);
+        }
+        Ok(all.iter().filter(|e| filter.takes(e)).cloned().collect())
+    }
+
+    /// The secrets that an environment refers to.
+    pub async fn secret_refs(&self, id: &str) -> Result<Vec<SecretRef>> {
+        load(self.store.read(), &self.keys, id).await?;
+        let rows: Vec<(String, String, String, String, i64)> = sqlx::query_as(
+            "SELECT b.secret_id, s.name, b.pointer, b.selector, b.version
+             FROM secret_bindings b JOIN secrets s ON s.id = b.secret_id
+             WHERE b.environment_id = $1 ORDER BY b.pointer",
+        )
+        .bind(id)
+        .fetch_all(self.store.read())
+        .await?;
+        rows.into_iter()
+            .map(|(secret_id, name, pointer, selector, version)| {
+                Ok(SecretRef {
+                    secret_id,
+                    name,
+                    selector: Selector::parse(&selector).ok_or_else(|| {
+                        Error::corrupt(format!("the binding at {pointer} of environment {id}"))
+                    })?,
+                    pointer,
+                    version,
+                })
+            })
+            .collect()
+    }
+}
+
+async fn update(
+    tx: &mut Tx,
+    actor: Actor,
+    id: String,
+    expected_revision: i64,
+    checked: draft::Checked,
+    memory: Arc<EnvironmentMemory>,
+) -> Result<Environment> {
+    let before = load(&mut tx.db, &tx.keys, &id).await?;
+    if before.revision != expected_revision {
+        return Err(Error::stale(
+            "environment",
+            format!(
+                "environment {id} is at revision {}, not {expected_revision}: it was saved meanwhile, read it again",
+                before.revision
+            ),
+        ));
+    }
+    check_provider(tx, &checked.draft).await?;
+    let rebound = secret::bind(tx, &actor, &before.company_id, &id, checked.wanted).await?;
+    let d = checked.draft;
+    let differences = [
+        ("name", d.name != before.name),
+        ("description", d.description != before.description),
+        ("driver", d.driver != before.driver),
+        ("provider", d.provider != before.provider),
+        ("config", d.config != before.config),
+        ("envVars", d.env_vars != before.env_vars),
+        ("metadata", d.metadata != before.metadata),
+        ("status", d.status != before.status),
+    ];
+    let changed: Vec<&str> = differences
+        .iter()
+        .filter_map(|(field, differs)| differs.then_some(*field))
+        .collect();
+    let target = rebound
+        || changed
+            .iter()
+            .any(|f| matches!(*f, "driver" | "provider" | "config" | "envVars"));
+    let environment = Environment {
+        name: d.name,
+        description: d.description,
+        driver: d.driver,
+        provider: d.provider,
+        config: d.config,
+        env_vars: d.env_vars,
+        metadata: d.metadata,
+        status: d.status,
+        revision: before.revision + 1,
+        target_revision: before.target_revision + i64::from(target),
+        updated_at: tx.now(),
+        ..before
+    };
+    row::store(tx, &environment)
+        .await
+        .map_err(taken(environment.name.clone()))?;
+    tx.record(
+        &actor,
+        Entry::new(
+            "environment.updated",
+            Some(&environment.company_id),
+            "environment",
+            &id,
+            json!({
+                "changed": changed,
+                "configKeys": environment.config.len(),
+                "envVars": environment.env_vars.len(),
+                "targetRevision": environment.target_revision,
+            }),
+        ),
+    )
+    .await?;
+    memory.forget_after(tx);
+    Ok(environment)
+}

@@ -1,0 +1,50 @@
+//! What only the host may decide and write: companies, tokens, plugins, secrets, environments, leases,
+//! executions, activity.
+//!
+//! An [`Authority`] is a database and the keys that authenticate it. It runs no component and opens no
+//! connection: it reaches neither wasmtime nor the network, and a test holds that. Every change is one
+//! durable transaction with its activity row. Every decision by time takes the database's time in the same
+//! statement. A row that decides something is authenticated by a key that lies outside the database.
+//!
+//! The doors are the areas: [`Authority::companies`], [`Authority::tokens`], [`Authority::plugins`],
+//! [`Authority::secrets`], [`Authority::environments`], [`Authority::leases`], [`Authority::executions`],
+//! [`Authority::activity`].
+
+mod activity;
+mod actor;
+mod company;
+mod environment;
+mod error;
+mod execution;
+mod id;
+mod keys;
+mod lease;
+mod name;
+mod open;
+mod plugin;
+mod secret;
+mod store;
+mod token;
+
+pub use activity::{Activity, ActivityFilter, ActivityRow, Entry, Head, Verified};
+pub use actor::{Actor, ActorKind, Role};
+pub use company::{Companies, Company};
+pub use environment::{
+    BlastRadius, Environment, EnvironmentDraft, EnvironmentDriver, EnvironmentFilter,
+    EnvironmentPatch, EnvironmentStatus, Environments, SecretRef, SecretUse,
+};
+pub use error::{Error, Result, code};
+pub use execution::{Execution, ExecutionStatus, Executions, NewExecution, Outcome, Settled};
+pub use keys::MasterKeyError;
+pub use lease::machine::{
+    Activation, Effect, Event, Jitter, Proof, Refused, State, Status, backoff, step,
+};
+pub use lease::{
+    AcquireIntent, Begun, CLAIM, CallerRefs, ClockGuard, Expiry, Handling, JournalEntry,
+    LABEL_ACQUISITION, LABEL_HOST, LABEL_LEASE, LABEL_OWNER, LABEL_REQUEST, Lease, LeaseFilter,
+    LeasePage, Leases, PinnedVersion, ResourceClaim, Standing, Transition, Trust, usable,
+};
+pub use open::{Authority, OpenError, Options};
+pub use plugin::{NewRevision, Plugin, Plugins, Revision};
+pub use secret::{MAX_VALUE, Pin, Resolved, Secret, Secrets, Selector, env_pointer};
+pub use token::{NewToken, TRUSTED, Token, Tokens};

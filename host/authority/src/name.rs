@@ -1,0 +1,38 @@
+//! What a name that people give may be.
+
+use crate::error::{Error, Result};
+
+/// Characters in a name at most.
+const NAME: usize = 100;
+/// Characters in a description at most.
+const DESCRIPTION: usize = 2000;
+
+/// A name: trimmed, 1 to 100 characters, no control characters. `pointer` is the field's.
+pub(crate) fn checked(pointer: &str, name: &str) -> Result<String> {
+    let name = name.trim();
+    if name.is_empty() || name.chars().count() > NAME || name.chars().any(char::is_control) {
+        return Err(Error::invalid(
+            pointer,
+            format!("must be 1 to {NAME} characters without control characters"),
+        ));
+    }
+    Ok(name.to_owned())
+}
+
+/// A description: at most 2000 characters, no control characters but line feeds and tabs; empty is none.
+pub(crate) fn description(pointer: &str, text: Option<&str>) -> Result<Option<String>> {
+    let Some(text) = text.map(str::trim).filter(|t| !t.is_empty()) else {
+        return Ok(None);
+    };
+    if text.chars().count() > DESCRIPTION
+        || text
+            .chars()
+            .any(|c| c.is_control() && c != '\n' && c != '\t')
+    {
+        return Err(Error::invalid(
+            pointer,
+            format!("must be at most {DESCRIPTION} characters without control characters"),
+        ));
+    }
+    Ok(Some(text.to_owned()))
+}

@@ -1,0 +1,433 @@
+//! Opening an authority: the replica's lock, the master key, the database, and that the two belong together.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use cap_std::fs::Dir;
+use sqlx::{Row as _, SqliteConnection};
+use zeroize::Zeroizing;
+
+use crate::activity::{self, Activity};
+use crate::company::Companies;
+use crate::environment::{EnvironmentMemory, Environments};
+use crate::error::{Error, Result};
+use crate::execution::Executions;
+use crate::id;
+use crate::keys::{Keys, Mac, MasterKey, MasterKeyError, default_path};
+use crate::lease::{ClockGuard, Leases};
+use crate::plugin::Plugins;
+use crate::secret::Secrets;
+use crate::store::{self, Store, WriterParts, now_ms};
+use crate::token::{TokenMemory, Tokens};
+
+/// Where everything lies.
+#[derive(Debug)]
+pub struct Options {
+    /// The SQLite database's file. Made when it does not exist.
+    pub database: PathBuf,
+    /// The data directory; the master key may not lie in it.
+    pub data_dir: Dir,
+    /// The master key's file. Made on first start.
+    pub master_key: PathBuf,
+    /// The name of this server among those of one database, 1 to 40 of `a-z0-9-`. One process at a time has
+    /// it: its work of before is taken up again by whoever opens under the same name.
+    pub replica: String,
+}
+
+impl Options {
+    /// Where the master key lies unless somebody says otherwise: `/etc/leasehold/master.key` for root, else
+    /// `leasehold/master.key` in `$XDG_CONFIG_HOME` or `~/.config`.
+    pub fn default_master_key() -> Option<PathBuf> {
+        default_path()
+    }
+}
+
+/// Why an authority did not open. Its text says what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The master key cannot be had.
+    #[error(transparent)]
+    MasterKey(#[from] MasterKeyError),
+    /// The master key belongs to another database.
+    #[error(
+        "master key {master_key:?} is not the one of database {database:?}: give the key that this database was made with"
+    )]
+    WrongMasterKey {
+        /// The key's file.
+        master_key: PathBuf,
+        /// The database's file.
+        database: PathBuf,
+    },
+    /// The replica's name is none.
+    #[error("replica name {0:?} must be 1 to 40 of a-z, 0-9 and -")]
+    ReplicaName(String),
+    /// Another process has this replica's name.
+    #[error(
+        "another server runs as replica {0:?} on this data directory: stop it, or choose another name"
+    )]
+    ReplicaRunning(String),
+    /// The database's schema is not one that this version can work with.
+    #[error("database {database:?} cannot be brought to this version's schema: {error}")]
+    Schema {
+        /// The database's file.
+        database: PathBuf,
+        /// What failed.
+        error: sqlx::migrate::MigrateError,
+    },
+    /// A file cannot be made or read.
+    #[error("{path:?}: {error}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What failed.
+        error: std::io::Error,
+    },
+    /// The database failed.
+    #[error("database {database:?}: {error}")]
+    Storage {
+        /// The database's file.
+        database: PathBuf,
+        /// What failed.
+        error: Box<Error>,
+    },
+}
+
+/// What only the host may decide and write. Cheap to clone.
+#[derive(Clone)]
+pub struct Authority {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    store: Arc<Store>,
+    keys: Arc<Keys>,
+    host: Arc<str>,
+    incarnation: Arc<str>,
+    replica: Arc<str>,
+    tokens: Arc<TokenMemory>,
+    environments: Arc<EnvironmentMemory>,
+    guard: Arc<Mutex<ClockGuard>>,
+    started: Instant,
+    /// Held for as long as the authority is; the lock goes with the process.
+    _lock: std::fs::File,
+}
+
+impl std::fmt::Debug for Authority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authority")
+            .field("host", &self.shared.host)
+            .field("replica", &self.shared.replica)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Who this database is.
+struct Instance {
+    keys: Keys,
+    host: String,
+    incarnation: String,
+}
+
+fn lock_file(data_dir: &Dir, name: &str) -> Result<std::fs::File, OpenError> {
+    use cap_std::fs::OpenOptionsExt as _;
+    let mut options = cap_std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    data_dir
+        .open_with(name, &options)
+        .map(cap_std::fs::File::into_std)
+        .map_err(|error| OpenError::Io {
+            path: PathBuf::from(name),
+            error,
+        })
+}
+
+/// The lock of a replica's name; it goes with the process.
+fn lock(data_dir: &Dir, replica: &str) -> Result<std::fs::File, OpenError> {
+    let name = format!("replica-{replica}.lock");
+    let file = lock_file(data_dir, &name)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            Err(OpenError::ReplicaRunning(replica.to_owned()))
+        }
+        Err(std::fs::TryLockError::Error(error)) => Err(OpenError::Io {
+            path: PathBuf::from(name),
+            error,
+        }),
+    }
+}
+
+/// Waits until no other server of this data directory is opening.
+async fn turn(data_dir: &Dir) -> Result<std::fs::File, OpenError> {
+    const NAME: &str = "open.lock";
+    let file = lock_file(data_dir, NAME)?;
+    let locked = tokio::task::spawn_blocking(move || file.lock().map(|()| file)).await;
+    locked
+        .unwrap_or_else(|e| Err(std::io::Error::other(e)))
+        .map_err(|error| OpenError::Io {
+            path: PathBuf::from(NAME),
+            error,
+        })
+}
+
+impl Authority {
+    /// Opens the database, or makes it and the master key on first start. What this replica worked on when
+    /// it last ended is free to be claimed again.
+    pub async fn open(options: Options) -> Result<Authority, OpenError> {
+        let Options {
+            database,
+            data_dir,
+            master_key,
+            replica,
+        } = options;
+        let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if replica.is_empty() || replica.len() > 40 || !replica.chars().all(good) {
+            return Err(OpenError::ReplicaName(replica));
+        }
+        let lock = lock(&data_dir, &replica)?;
+        // One at a time looks whether there is a database, and makes it and its key.
+        let opening = turn(&data_dir).await?;
+        let io = |error| OpenError::Io {
+            path: database.clone(),
+            error,
+        };
+        let storage = |error| OpenError::Storage {
+            database: database.clone(),
+            error: Box::new(error),
+        };
+        let exists = store::exists(&database).map_err(io)?;
+        let master = MasterKey::open(&master_key, &data_dir, !exists)?;
+        store::create_file(&database).map_err(io)?;
+        let mut connection =
+            store::connect(&database)
+                .await
+                .map_err(|error| OpenError::Schema {
+                    database: database.clone(),
+                    error,
+                })?;
+        let opened = async {
+            let instance = instance(&mut connection, &master).await?;
+            match instance {
+                Some(instance) => {
+                    lapse_claims(&mut connection, &replica).await?;
+                    let head = activity::stored_head(&mut connection, &replica).await?;
+                    Ok(Some((instance, head)))
+                }
+                None => Ok(None),
+            }
+        };
+        let (instance, head) = match opened.await {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                store::discard(connection).await;
+                return Err(OpenError::WrongMasterKey {
+                    master_key,
+                    database,
+                });
+            }
+            Err(error) => {
+                store::discard(connection).await;
+                return Err(storage(error));
+            }
+        };
+        drop(opening);
+        let keys = Arc::new(instance.keys);
+        let replica: Arc<str> = replica.into();
+        let store = Store::new(
+            &database,
+            connection,
+            WriterParts {
+                keys: Arc::clone(&keys),
+                replica: Arc::clone(&replica),
+                head,
+            },
+        )
+        .await
+        .map_err(storage)?;
+        Ok(Authority {
+            shared: Arc::new(Shared {
+                store: Arc::new(store),
+                keys,
+                host: instance.host.into(),
+                incarnation: instance.incarnation.into(),
+                replica,
+                tokens: Arc::default(),
+                environments: Arc::default(),
+                guard: Arc::default(),
+                started: Instant::now(),
+                _lock: lock,
+            }),
+        })
+    }
+
+    /// Ends after what is under way, and closes the database. Later calls answer [`Error::Closed`].
+    pub async fn close(&self) {
+        self.shared.store.close().await;
+    }
+
+    /// The tenants.
+    pub fn companies(&self) -> Companies {
+        Companies {
+            store: Arc::clone(&self.shared.store),
+        }
+    }
+
+    /// The bearer tokens.
+    pub fn tokens(&self) -> Tokens {
+        Tokens {
+            store: Arc::clone(&self.shared.store),
+            keys: Arc::clone(&self.shared.keys),
+            memory: Arc::clone(&self.shared.tokens),
+        }
+    }
+
+    /// The plugins.
+    pub fn plugins(&self) -> Plugins {
+        Plugins {
+            store: Arc::clone(&self.shared.store),
+            keys: Arc::clone(&self.shared.keys),
+            environments: Arc::clone(&self.shared.environments),
+        }
+    }
+
+    /// The secrets.
+    pub fn secrets(&self) -> Secrets {
+        Secrets {
+            store: Arc::clone(&self.shared.store),
+            keys: Arc::clone(&self.shared.keys),
+            environments: Arc::clone(&self.shared.environments),
+        }
+    }
+
+    /// The environments.
+    pub fn environments(&self) -> Environments {
+        Environments {
+            store: Arc::clone(&self.shared.store),
+            keys: Arc::clone(&self.shared.keys),
+            memory: Arc::clone(&self.shared.environments),
+        }
+    }
+
+    /// The leases.
+    pub fn leases(&self) -> Leases {
+        Leases {
+            store: Arc::clone(&self.shared.store),
+            keys: Arc::clone(&self.shared.keys),
+            host: Arc::clone(&self.shared.host),
+            incarnation: Arc::clone(&self.shared.incarnation),
+            guard: Arc::clone(&self.shared.guard),
+            started: self.shared.started,
+        }
+    }
+
+    /// The executions.
+    pub fn executions(&self) -> Executions {
+        Executions {
+            store: Arc::clone(&self.shared.store),
+            leases: self.leases(),
+        }
+    }
+
+    /// The activity.
+    pub fn activity(&self) -> Activity {
+        Activity {
+            store: Arc::clone(&self.shared.store),
+            keys: Arc::clone(&self.shared.keys),
+            replica: Arc::clone(&self.shared.replica),
+        }
+    }
+
+    /// The key that authenticates the runtime's cache of compiled components.
+    pub fn aot_key(&self) -> Zeroizing<[u8; 32]> {
+        self.shared.keys.aot.clone()
+    }
+
+    /// The id of this host: what stands in its labels.
+    pub fn host(&self) -> &str {
+        &self.shared.host
+    }
+
+    /// What makes this database this one.
+    pub fn incarnation(&self) -> &str {
+        &self.shared.incarnation
+    }
+
+    /// The name of this replica.
+    pub fn replica(&self) -> &str {
+        &self.shared.replica
+    }
+
+    /// The database's wall time, milliseconds since the epoch.
+    pub async fn now(&self) -> Result<i64> {
+        self.shared.store.now().await
+    }
+}
+
+fn instance_mac(keys: &Keys, host: &str, incarnation: &str, incarnations: i64) -> Mac {
+    Mac::new(&keys.instance, "instance")
+        .text(host)
+        .text(incarnation)
+        .int(incarnations)
+}
+
+fn key_check(keys: &Keys) -> Mac {
+    Mac::new(&keys.instance, "key-check")
+}
+
+/// Reads who this database is, or makes it somebody. None: the master key is another database's.
+async fn instance(db: &mut SqliteConnection, master: &MasterKey) -> Result<Option<Instance>> {
+    let mut salt = [0u8; 32];
+    id::random(&mut salt)?;
+    let keys = Keys::derive(master, &salt);
+    let (host, incarnation) = (id::fresh("host-")?, id::fresh("inc-")?);
+    let check = key_check(&keys).done();
+    let mac = instance_mac(&keys, &host, &incarnation, 1).done();
+    // Of two servers that start on an empty database at once, one makes the row and both read it.
+    sqlx::query(concat!(
+        "INSERT INTO instance (id, host, salt, key_check, incarnation, incarnations, created_at, mac)
+         VALUES (1, $1, $2, $3, $4, 1, ",
+        now_ms!(),
+        ", $5) ON CONFLICT (id) DO NOTHING"
+    ))
+    .bind(&host)
+    .bind(&salt[..])
+    .bind(&check[..])
+    .bind(&incarnation)
+    .bind(&mac[..])
+    .execute(&mut *db)
+    .await?;
+    let row = sqlx::query("SELECT * FROM instance WHERE id = 1")
+        .fetch_one(&mut *db)
+        .await?;
+    let keys = Keys::derive(master, row.try_get("salt")?);
+    if !key_check(&keys).verifies(row.try_get("key_check")?) {
+        return Ok(None);
+    }
+    let (host, incarnation): (String, String) = (row.try_get("host")?, row.try_get("incarnation")?);
+    let mac = instance_mac(&keys, &host, &incarnation, row.try_get("incarnations")?);
+    if !mac.verifies(row.try_get("mac")?) {
+        return Err(Error::corrupt("the instance row"));
+    }
+    Ok(Some(Instance {
+        keys,
+        host,
+        incarnation,
+    }))
+}
+
+/// Nobody works under this replica's name yet: what it claimed before is free.
+async fn lapse_claims(db: &mut SqliteConnection, replica: &str) -> Result<()> {
+    sqlx::query("UPDATE leases SET claimed_until = NULL WHERE claimed_by = $1 AND claimed_until IS NOT NULL")
+        .bind(replica)
+        .execute(&mut *db)
+        .await?;
+    sqlx::query(
+        "UPDATE executions SET claimed_until = NULL WHERE claimed_by = $1 AND claimed_until IS NOT NULL",
+    )
+    .bind(replica)
+    .execute(&mut *db)
+    .await?;
+    Ok(())
+}

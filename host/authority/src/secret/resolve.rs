@@ -1,0 +1,213 @@
+//! The value, for whoever holds a binding.
+//!
+//! Answers only for a place that was bound, or for a lease what it pinned; a draft probe by an
+//! administrator is the one use without a binding, and is recorded.
+
+use serde::Serialize;
+use serde_json::json;
+use sqlx::Row as _;
+use zeroize::Zeroizing;
+
+use super::reference::Selector;
+use super::seal::{self, Aad, Holder, Place};
+use super::{Secrets, binding, load};
+use crate::activity::Entry;
+use crate::actor::Actor;
+use crate::error::{Error, Result};
+use crate::store::Row;
+
+/// Where a secret may be used; no value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pin {
+    /// An RFC 6901 pointer into the configuration, or `env:NAME`.
+    pub pointer: String,
+    /// Which secret.
+    pub secret_id: String,
+    /// Which version of it.
+    pub version: i64,
+    /// Where in a message.
+    pub sites: Vec<String>,
+    /// Toward whom.
+    pub destinations: Vec<String>,
+}
+
+/// A value with the place that it is for.
+pub struct Resolved {
+    /// The value; wiped when dropped.
+    pub value: Zeroizing<Vec<u8>>,
+    /// Where it may be used. Whoever uses it compares.
+    pub pin: Pin,
+}
+
+impl std::fmt::Debug for Resolved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resolved")
+            .field("pin", &self.pin)
+            .finish_non_exhaustive()
+    }
+}
+
+fn pin(row: &Row) -> Result<Pin> {
+    Ok(Pin {
+        pointer: row.try_get("pointer")?,
+        secret_id: row.try_get("secret_id")?,
+        version: row.try_get("version")?,
+        sites: serde_json::from_str(row.try_get("sites")?)?,
+        destinations: serde_json::from_str(row.try_get("destinations")?)?,
+    })
+}
+
+impl Secrets {
+    /// The value that is bound at `pointer` of an environment.
+    pub async fn resolve(&self, environment: &str, pointer: &str) -> Result<Resolved> {
+        let row = sqlx::query(
+            "SELECT b.*, v.sealed, e.company_id FROM secret_bindings b
+             JOIN environments e ON e.id = b.environment_id
+             JOIN secret_versions v ON v.secret_id = b.secret_id AND v.version = b.version
+             WHERE b.environment_id = $1 AND b.pointer = $2",
+        )
+        .bind(environment)
+        .bind(pointer)
+        .fetch_optional(self.store.read())
+        .await?
+        .ok_or_else(|| Error::not_found("secret binding", pointer))?;
+        self.open(&row, Holder::Environment(environment))
+    }
+
+    /// The value that a lease pinned at `pointer` when it was acquired. None is left once it has ended.
+    pub async fn resolve_pinned(&self, lease: &str, pointer: &str) -> Result<Resolved> {
+        let row = sqlx::query(
+            "SELECT p.*, v.sealed, l.company_id FROM lease_secrets p
+             JOIN leases l ON l.id = p.lease_id
+             JOIN secret_versions v ON v.secret_id = p.secret_id AND v.version = p.version
+             WHERE p.lease_id = $1 AND p.pointer = $2",
+        )
+        .bind(lease)
+        .bind(pointer)
+        .fetch_optional(self.store.read())
+        .await?
+        .ok_or_else(|| Error::not_found("secret of the lease", pointer))?;
+        self.open(&row, Holder::Lease(lease))
+    }
+
+    fn open(&self, row: &Row, holder: Holder<'_>) -> Result<Resolved> {
+        let pin = pin(row)?;
+        let company: String = row.try_get("company_id")?;
+        let what = format!("the binding of secret {} at {}", pin.secret_id, pin.pointer);
+        let place = Place {
+            holder,
+            pointer: &pin.pointer,
+            secret: &pin.secret_id,
+            version: pin.version,
+            sites: row.try_get("sites")?,
+            destinations: row.try_get("destinations")?,
+        };
+        let key = seal::unwrap_key(
+            &self.keys.secrets,
+            &Aad::place(&company, &place),
+            row.try_get("wrapped")?,
+            &what,
+        )?;
+        let value = seal::open(
+            &key,
+            &Aad::value(&company, &pin.secret_id, pin.version),
+            row.try_get("sealed")?,
+            &format!("version {} of secret {}", pin.version, pin.secret_id),
+        )?;
+        Ok(Resolved { value, pin })
+    }
+
+    /// The places that are bound in an environment.
+    pub async fn bound_pointers(&self, environment: &str) -> Result<Vec<Pin>> {
+        let rows =
+            sqlx::query("SELECT * FROM secret_bindings WHERE environment_id = $1 ORDER BY pointer")
+                .bind(environment)
+                .fetch_all(self.store.read())
+                .await?;
+        rows.iter().map(pin).collect()
+    }
+
+    /// The places that a lease pinned.
+    pub async fn pinned_pointers(&self, lease: &str) -> Result<Vec<Pin>> {
+        let rows = sqlx::query("SELECT * FROM lease_secrets WHERE lease_id = $1 ORDER BY pointer")
+            .bind(lease)
+            .fetch_all(self.store.read())
+            .await?;
+        rows.iter().map(pin).collect()
+    }
+
+    /// The value for the probe of a draft that is not saved, on an administrator's word. `pointer` and
+    /// `destinations` say what for, and are recorded.
+    pub async fn resolve_draft(
+        &self,
+        actor: &Actor,
+        company: &str,
+        secret_id: &str,
+        selector: Selector,
+        pointer: &str,
+        destinations: &[String],
+    ) -> Result<Resolved> {
+        actor.require_manage()?;
+        let (by, company, secret_id, pointer) = (
+            actor.clone(),
+            company.to_owned(),
+            secret_id.to_owned(),
+            pointer.to_owned(),
+        );
+        let destinations = destinations.to_vec();
+        self.store
+            .write(move |tx| {
+                Box::pin(async move {
+                    let secret = load(&mut tx.db, &secret_id).await?;
+                    if secret.company_id != company {
+                        return Err(Error::not_found("secret", &secret_id));
+                    }
+                    let version = match selector {
+                        Selector::Latest => secret.latest_version,
+                        Selector::Version(n) => n,
+                    };
+                    let missing = || Error::not_found("secret version", &version.to_string());
+                    let key = binding::kept_key(tx, &company, &secret_id, version)
+                        .await?
+                        .ok_or_else(missing)?;
+                    let sealed: Vec<u8> = sqlx::query_scalar(
+                        "SELECT sealed FROM secret_versions WHERE secret_id = $1 AND version = $2",
+                    )
+                    .bind(&secret_id)
+                    .bind(version)
+                    .fetch_optional(&mut tx.db)
+                    .await?
+                    .ok_or_else(missing)?;
+                    let value = seal::open(
+                        &key,
+                        &Aad::value(&company, &secret_id, version),
+                        &sealed,
+                        &format!("version {version} of secret {secret_id}"),
+                    )?;
+                    tx.record(
+                        &by,
+                        Entry::new(
+                            "secret.used_in_draft",
+                            Some(&company),
+                            "secret",
+                            &secret_id,
+                            json!({ "version": version, "pointer": pointer, "destinations": destinations }),
+                        ),
+                    )
+                    .await?;
+                    Ok(Resolved {
+                        value,
+                        pin: Pin {
+                            pointer,
+                            secret_id,
+                            version,
+                            sites: Vec::new(),
+                            destinations,
+                        },
+                    })
+                })
+            })
+            .await
+    }
+}

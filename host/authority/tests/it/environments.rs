@@ -1,0 +1,273 @@
+//! Environments: saves, revisions, deletion, and edits.
+
+use leasehold_authority::*;
+use leasehold_contract::Driver;
+use serde_json::{Value, json};
+
+use crate::place::*;
+
+#[tokio::test]
+async fn a_save_is_whole_compare_and_set_and_counts_what_changes_the_target() {
+    let p = Place::new().await;
+    let f = p.furnished().await;
+    let id = f.environment.id.clone();
+    let patch = |value: Value| -> EnvironmentPatch { serde_json::from_value(value).unwrap() };
+    let cases = [
+        (
+            json!({ "name": "renamed", "description": "d", "metadata": { "team": "x" } }),
+            0,
+        ),
+        (json!({ "config": { "remoteWorkspacePath": "/other" } }), 1),
+        (json!({ "envVars": { "CI": "2" } }), 1),
+        (json!({ "status": "archived" }), 0),
+        (json!({ "config": { "remoteWorkspacePath": null } }), 1),
+    ];
+    for (change, raised) in cases {
+        let before = p.environments().get(&id).await.unwrap();
+        let after = p
+            .environments()
+            .update(
+                &operator(),
+                &id,
+                before.revision,
+                before.patched(patch(change.clone())),
+                vec![key_use("10.0.0.5")],
+            )
+            .await
+            .unwrap();
+        assert_eq!(after.revision, before.revision + 1, "{change}");
+        assert_eq!(
+            after.target_revision,
+            before.target_revision + raised,
+            "{change}"
+        );
+        assert_eq!(p.environments().get(&id).await.unwrap(), after);
+    }
+    let now = p.environments().get(&id).await.unwrap();
+    assert!(now.config.contains_key("target") && !now.config.contains_key("remoteWorkspacePath"));
+    assert!(matches!(
+        p.environments()
+            .update(
+                &operator(),
+                &id,
+                1,
+                now.patched(EnvironmentPatch::default()),
+                vec![]
+            )
+            .await,
+        Err(Error::Invalid { .. } | Error::Stale { .. })
+    ));
+    assert!(matches!(
+        p.environments()
+            .update(
+                &operator(),
+                &id,
+                1,
+                now.patched(EnvironmentPatch::default()),
+                vec![key_use("10.0.0.5")]
+            )
+            .await,
+        Err(Error::Stale {
+            what: "environment",
+            ..
+        })
+    ));
+}
+
+#[tokio::test]
+async fn another_driver_or_provider_replaces_the_configuration() {
+    let p = Place::new().await;
+    let f = p.furnished().await;
+    p.plugins()
+        .install(&operator(), revision("null", Driver::Sandbox, b"null"))
+        .await
+        .unwrap();
+    let patch: EnvironmentPatch =
+        serde_json::from_value(json!({ "driver": "sandbox", "provider": "null" })).unwrap();
+    let draft = f.environment.patched(patch);
+    assert!(draft.config.is_empty());
+    let id = &f.environment.id;
+    let saved = p
+        .environments()
+        .update(&operator(), id, 1, draft, vec![])
+        .await
+        .unwrap();
+    assert_eq!(saved.target_revision, 2);
+    assert_eq!(
+        p.secrets().bound_pointers(id).await.unwrap().len(),
+        1,
+        "the variable's"
+    );
+}
+
+#[tokio::test]
+async fn a_provider_has_to_be_installed_and_lease_the_driver() {
+    let p = Place::new().await;
+    let f = p.furnished().await;
+    let save = |value: Value| {
+        let (p, company) = (&p, f.company.clone());
+        async move {
+            let draft = serde_json::from_value(value).unwrap();
+            p.environments()
+                .create(&operator(), &company, draft, vec![])
+                .await
+        }
+    };
+    assert_eq!(
+        pointers(save(json!({ "name": "a", "driver": "ssh", "provider": "none" })).await),
+        ["/provider"]
+    );
+    assert_eq!(
+        pointers(save(json!({ "name": "a", "driver": "sandbox", "provider": "ssh" })).await),
+        ["/driver"]
+    );
+    assert_eq!(
+        code_of(save(json!({ "name": "build box", "driver": "ssh", "provider": "ssh" })).await),
+        "environment_name_taken"
+    );
+}
+
+#[tokio::test]
+async fn a_newer_plugin_revision_and_a_rotation_raise_the_target() {
+    let p = Place::new().await;
+    let f = p.furnished().await;
+    p.plugin("ssh", b"component 2").await;
+    let e = p.environments().get(&f.environment.id).await.unwrap();
+    assert_eq!(e.target_revision, 2);
+    p.secrets()
+        .put_version(&operator(), &f.secret, bytes("two"))
+        .await
+        .unwrap();
+    let e = p.environments().get(&f.environment.id).await.unwrap();
+    assert_eq!((e.target_revision, e.revision), (3, 1));
+}
+
+#[tokio::test]
+async fn a_list_shows_every_change_at_once_and_filters() {
+    let p = Place::new().await;
+    let f = p.furnished().await;
+    let all = EnvironmentFilter::default();
+    let list = |filter: EnvironmentFilter| {
+        let (p, company) = (&p, f.company.clone());
+        async move {
+            let list = p.environments().list(&company, &filter).await.unwrap();
+            list.iter().map(|e| e.name.clone()).collect::<Vec<_>>()
+        }
+    };
+    assert_eq!(list(all.clone()).await, ["build box"]);
+    let e = p
+        .environments()
+        .create(
+            &operator(),
+            &f.company,
+            draft("another", &f.secret),
+            vec![key_use("h")],
+        )
+        .await
+        .unwrap();
+    assert_eq!(list(all.clone()).await, ["another", "build box"]);
+    p.environments().archive(&operator(), &e.id).await.unwrap();
+    let archived = EnvironmentFilter {
+        status: Some(EnvironmentStatus::Archived),
+        ..Default::default()
+    };
+    assert_eq!(list(archived.clone()).await, ["another"]);
+    p.environments().activate(&operator(), &e.id).await.unwrap();
+    assert!(list(archived).await.is_empty());
+    let sandbox = EnvironmentFilter {
+        driver: Some(EnvironmentDriver::Sandbox),
+        ..Default::default()
+    };
+    assert!(list(sandbox).await.is_empty());
+    p.environments().delete(&operator(), &e.id).await.unwrap();
+    assert_eq!(list(all.clone()).await, ["build box"]);
+    assert!(matches!(
+        p.environments().list("com_none", &all).await,
+        Err(Error::NotFound {
+            what: "company",
+            ..
+        })
+    ));
+}
+
+#[tokio::test]
+async fn an_environment_with_live_leases_is_not_deleted_and_its_records_outlive_it() {
+    let p = Place::new().await;
+    let f = p.furnished().await;
+    let id = &f.environment.id;
+    let lease = p
+        .leases()
+        .begin(&operator(), f.intent())
+        .await
+        .unwrap()
+        .lease;
+    p.leases().unsafe_sent(&lease.id, 1).await.unwrap();
+    let radius = p.environments().blast_radius(id).await.unwrap();
+    assert_eq!(radius.delete_blocked_reasons, ["active_lease"]);
+    assert_eq!(
+        (radius.active_lease_count, radius.secret_binding_count),
+        (1, 2)
+    );
+    assert_eq!(
+        code_of(p.environments().delete(&operator(), id).await),
+        "environment_not_deletable"
+    );
+    let failed = Event::AcquireFailed {
+        reason: "refused".into(),
+    };
+    let t = p
+        .leases()
+        .apply(&operator(), &lease.id, 1, failed)
+        .await
+        .unwrap();
+    let radius = p.environments().blast_radius(id).await.unwrap();
+    assert_eq!(radius.delete_blocked_reasons, ["pending_cleanup"]);
+    p.leases()
+        .apply(
+            &operator(),
+            &lease.id,
+            t.lease.epoch,
+            Event::ReleaseConfirmed,
+        )
+        .await
+        .unwrap();
+    let deleted = p.environments().delete(&operator(), id).await.unwrap();
+    assert_eq!(deleted.name, "build box");
+    assert!(matches!(
+        p.environments().get(id).await,
+        Err(Error::NotFound { .. })
+    ));
+    let kept = p.leases().get(&lease.id).await.unwrap();
+    assert_eq!(
+        (kept.environment_id, kept.environment_name),
+        (id.clone(), "build box".into())
+    );
+    assert_eq!(p.count("SELECT COUNT(*) FROM secret_bindings").await, 0);
+    p.secrets().delete(&operator(), &f.secret).await.unwrap();
+}
+
+#[tokio::test]
+async fn every_edit_of_an_environment_is_noticed() {
+    let edits: [&'static str; 6] = [
+        "UPDATE environments SET config = replace(config, '10.0.0.5', '10.6.6.6')",
+        r#"UPDATE environments SET env_vars = '{}'"#,
+        "UPDATE environments SET company_id = (SELECT id FROM companies WHERE name = 'other')",
+        "UPDATE environments SET target_revision = 9",
+        "UPDATE environments SET provider = 'other'",
+        "UPDATE environments SET config = 'no json'",
+    ];
+    for sql in edits {
+        let p = Place::new().await;
+        let f = p.furnished().await;
+        p.company("other").await;
+        assert_eq!(p.edit(sql).await, 1, "{sql}");
+        assert!(
+            is_corrupt(p.environments().get(&f.environment.id).await),
+            "{sql}"
+        );
+        assert!(
+            is_corrupt(p.leases().begin(&operator(), f.intent()).await),
+            "{sql}"
+        );
+    }
+}

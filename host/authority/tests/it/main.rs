@@ -1,0 +1,20 @@
+//! The authority on a real SQLite file: every area, what an edited row does, and what a crash leaves.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on fails"
+)]
+
+mod activity;
+mod companies;
+mod crash;
+mod environments;
+mod executions;
+mod leases;
+mod opening;
+mod place;
+mod plugins;
+mod secrets;
+mod storage;
+mod work;
