@@ -1,0 +1,215 @@
+//! The door's first half: one object per call of a component, which opens sessions to configured targets only.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold_contract::{Code, Egress, Error, SshSession};
+use tokio::time::timeout;
+
+use crate::error::{cancelled, failed, quote, unavailable};
+use crate::pool::{Pools, Want};
+use crate::scope::{Action, CallScope, EgressRecord, LeaseScope, Reach};
+use crate::session::Session;
+
+/// [`Egress`] of one call.
+pub(crate) struct Call {
+    pools: Arc<Pools>,
+    gate: Arc<CallGate>,
+}
+
+/// Authorises and records what one call asks for; shared by its sessions.
+pub(crate) struct CallGate {
+    pub(crate) scope: CallScope,
+    acted: AtomicBool,
+}
+
+/// Which target an action is for.
+pub(crate) struct At {
+    /// Of the field in the call's configuration.
+    pub(crate) pointer: String,
+    /// `user@host:port`.
+    pub(crate) name: String,
+}
+
+impl Call {
+    pub(crate) fn new(pools: Arc<Pools>, scope: CallScope) -> Call {
+        Call {
+            pools,
+            gate: Arc::new(CallGate {
+                scope,
+                acted: AtomicBool::new(false),
+            }),
+        }
+    }
+}
+
+impl CallGate {
+    /// Lets an action through, or says why not; either is recorded before it returns.
+    pub(crate) async fn pass(
+        &self,
+        at: &At,
+        action: Action,
+        place: Option<&str>,
+    ) -> Result<(), Error> {
+        let target = at.name.as_str();
+        let refused = self.judge(target, action).err();
+        // A script of a function that only looks is trusted to look: what it does is not the host's to see.
+        let acts = action.acts() && !(self.scope.reach == Reach::Read && action == Action::Run);
+        let first = refused.is_none() && acts && !self.acted.swap(true, Ordering::AcqRel);
+        let lease = self.scope.lease.as_ref();
+        let record = EgressRecord {
+            target: target.to_owned(),
+            pointer: at.pointer.clone(),
+            action,
+            place: place.map(str::to_owned),
+            denied: refused.as_ref().map(|e| e.message.clone()),
+            lease: lease.map(|l| (l.lease.clone(), l.acquisition.clone(), l.epoch)),
+            // A workspace's place is what the host finds it by after a crash, whatever went before.
+            durable: first || (acts && action == Action::MakeWorkspace),
+        };
+        let recorded = self.scope.recorder.record(record).await;
+        if let Some(error) = refused {
+            return Err(error);
+        }
+        if recorded.is_err() && first {
+            // The next act is the first again.
+            self.acted.store(false, Ordering::Release);
+        }
+        recorded?;
+        // It may have been superseded while the record was written.
+        self.open(target)
+    }
+
+    fn judge(&self, target: &str, action: Action) -> Result<(), Error> {
+        let deny = |why: &str| Err(failed(Code::PermissionDenied, target, why));
+        match self.scope.reach {
+            Reach::Nothing => {
+                return deny(
+                    "this function reaches nothing: egress is closed to describe and check-config",
+                );
+            }
+            Reach::Read if action.acts() && action != Action::Run => {
+                return deny(&format!(
+                    "this function only looks; it may not {}",
+                    action.as_str()
+                ));
+            }
+            Reach::Read | Reach::Act => {}
+        }
+        self.open(target)
+    }
+
+    fn open(&self, target: &str) -> Result<(), Error> {
+        match &self.scope.lease {
+            Some(lease) if lease.closed.is_cancelled() => Err(cancelled(target)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The lease that an action needs.
+    pub(crate) fn lease(&self, target: &str, action: Action) -> Result<&LeaseScope, Error> {
+        self.scope.lease.as_ref().ok_or_else(|| {
+            failed(
+                Code::FailedPrecondition,
+                target,
+                format_args!("{} needs a lease, and this call has none", action.as_str()),
+            )
+        })
+    }
+
+    /// Runs `work`, unless the lease ends first.
+    pub(crate) async fn while_open<T>(
+        &self,
+        target: &str,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        match &self.scope.lease {
+            None => work.await,
+            Some(lease) => tokio::select! {
+                biased;
+                done = work => done,
+                () = lease.closed.cancelled() => Err(cancelled(target)),
+            },
+        }
+    }
+}
+
+#[async_trait]
+impl Egress for Call {
+    async fn ssh_open(
+        &self,
+        target: String,
+        username: Option<String>,
+        deadline: Option<Duration>,
+    ) -> Result<Arc<dyn SshSession>, Error> {
+        let Some(configured) = self.gate.scope.targets.get(&target).cloned() else {
+            let pointer = quote(target.as_bytes());
+            let known: Vec<&str> = self.gate.scope.targets.keys().map(String::as_str).collect();
+            let error = Error::new(
+                Code::PermissionDenied,
+                format!(
+                    "{pointer:?} is not a configured ssh-target; configured are: {}",
+                    if known.is_empty() {
+                        "none".to_owned()
+                    } else {
+                        known.join(", ")
+                    }
+                ),
+            );
+            let record = EgressRecord {
+                target: pointer.clone(),
+                pointer,
+                action: Action::Open,
+                place: None,
+                denied: Some(error.message.clone()),
+                lease: None,
+                durable: false,
+            };
+            self.gate.scope.recorder.record(record).await?;
+            return Err(error);
+        };
+        let at = At {
+            pointer: target,
+            name: configured.identity(),
+        };
+        let name = at.name.as_str();
+        if username.is_some() {
+            return Err(failed(
+                Code::Unsupported,
+                name,
+                "the user name is configured; one from elsewhere is not taken",
+            ));
+        }
+        self.gate.pass(&at, Action::Open, None).await?;
+        let scope = &self.gate.scope;
+        let route = if scope.fresh {
+            self.pools.fresh(configured)
+        } else {
+            self.pools.route(
+                configured,
+                &scope.company,
+                &scope.plugin_revision,
+                &scope.secret_version,
+            )
+        };
+        // A session that cannot be reached is an error here, where the provider expects it.
+        let reach = self.gate.while_open(name, route.line(Want::Shared));
+        let line = match deadline {
+            None => reach.await?,
+            Some(limit) => timeout(limit, reach).await.map_err(|_| {
+                unavailable(
+                    name,
+                    format_args!("not connected within {} ms", limit.as_millis()),
+                )
+            })??,
+        };
+        drop(line);
+        Ok(Arc::new(Session::new(
+            Arc::new(route),
+            self.gate.clone(),
+            at,
+        )))
+    }
+}

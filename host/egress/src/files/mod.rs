@@ -1,0 +1,68 @@
+//! Trees of files, in and out, as tar archives that the host reads entry by entry.
+//!
+//! SFTP moves them; where the server has none, or start files spoil it, `tar` over a command does. Either way the
+//! host has judged every entry first ([`archive`]): nothing absolute, no `..`, no link that leads out, no device, and
+//! nothing through a link. Memory is bounded in both directions, and an error at the end is an error.
+
+mod archive;
+mod pipe;
+mod sftp;
+mod tar;
+mod write;
+
+use std::sync::Arc;
+
+use leasehold_contract::{ByteStream, Code, Error};
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{failed, quote};
+use crate::pool::Route;
+use crate::remote::directory;
+
+/// The largest piece of a file that is moved at once.
+const PIECE: usize = 32 * 1024;
+
+/// Unpacks `archive` below `root`, which exists. Files appear whole (written beside and renamed); modes are kept but
+/// for setuid, setgid and sticky bits; owners are the account's.
+///
+/// # Errors
+/// `invalid-config` for an archive that is refused (what came before the entry stands), `not-found` for the root, else
+/// what the target said.
+pub(crate) async fn put(route: &Route, root: &str, archive: ByteStream) -> Result<(), Error> {
+    let entries = archive::Reader::new(archive);
+    match sftp::open(route).await? {
+        Some(sftp) => sftp.put(root, entries).await,
+        None => tar::put(route, root, entries).await,
+    }
+}
+
+/// A tar of `path`, absolute or relative to `root` and below it; names in it begin with the last part of `path`, or with
+/// `.` where it is `root` itself. Sockets, pipes and devices are left out.
+pub(crate) async fn get(
+    route: Arc<Route>,
+    root: &str,
+    path: &str,
+    closed: Option<CancellationToken>,
+) -> Result<ByteStream, Error> {
+    let full = if path.starts_with('/') {
+        path.to_owned()
+    } else {
+        format!("{root}/{path}")
+    };
+    let full = directory(&full, "path")?;
+    if full != root && !full.starts_with(&format!("{}/", root.trim_end_matches('/'))) {
+        return Err(outside(&route.name(), path, root));
+    }
+    match sftp::open(&route).await? {
+        Some(sftp) => sftp.get(root, &full, closed).await,
+        None => tar::get(route, root, &full, closed).await,
+    }
+}
+
+fn outside(target: &str, path: &str, root: &str) -> Error {
+    failed(
+        Code::PermissionDenied,
+        target,
+        format_args!("{:?} is not below {root}", quote(path.as_bytes())),
+    )
+}

@@ -1,0 +1,125 @@
+//! Writes a tar: ustar headers, GNU entries for long names. Only what [`super::archive::Entry`] can say is written.
+
+use bytes::Bytes;
+use leasehold_contract::{Code, Error};
+
+use super::archive::{Entry, Kind};
+use super::pipe::{Gone, Sink};
+
+/// An archive on its way to a reader.
+pub(super) struct Writer {
+    sink: Sink,
+}
+
+fn gone(_: Gone) -> Error {
+    Error::new(Code::Cancelled, "nobody reads the archive any more")
+}
+
+impl Writer {
+    pub(super) fn new(sink: Sink) -> Writer {
+        Writer { sink }
+    }
+
+    /// Writes an entry's header; a file's content follows by [`Writer::content`] and [`Writer::pad`].
+    pub(super) async fn entry(&self, entry: &Entry) -> Result<(), Error> {
+        self.raw(header(entry)).await
+    }
+
+    pub(super) async fn content(&self, piece: Vec<u8>) -> Result<(), Error> {
+        self.raw(piece).await
+    }
+
+    /// Fills up the last block of `size` bytes of content.
+    pub(super) async fn pad(&self, size: u64) -> Result<(), Error> {
+        match size % 512 {
+            0 => Ok(()),
+            n => self.raw(vec![0; 512 - n as usize]).await,
+        }
+    }
+
+    /// The closing blocks.
+    pub(super) async fn finish(&self) -> Result<(), Error> {
+        self.raw(vec![0; 1024]).await
+    }
+
+    async fn raw(&self, bytes: Vec<u8>) -> Result<(), Error> {
+        self.sink.send(Bytes::from(bytes)).await.map_err(gone)
+    }
+}
+
+/// An entry's blocks but for its content.
+pub(super) fn header(entry: &Entry) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut path = if entry.path.is_empty() {
+        ".".to_owned()
+    } else {
+        entry.path.clone()
+    };
+    let (kind, link) = match &entry.kind {
+        Kind::File => (tar::EntryType::Regular, None),
+        Kind::Directory => {
+            path.push('/');
+            (tar::EntryType::Directory, None)
+        }
+        Kind::Symlink(to) => (tar::EntryType::Symlink, Some(to)),
+        Kind::Hardlink(to) => (tar::EntryType::Link, Some(to)),
+    };
+    let mut header = tar::Header::new_gnu();
+    let mut long = |kind: u8, text: &str| {
+        let mut header = tar::Header::new_gnu();
+        let name = b"././@LongLink";
+        header.as_mut_bytes()[..name.len()].copy_from_slice(name);
+        header.as_mut_bytes()[156] = kind;
+        header.set_size(text.len() as u64 + 1);
+        header.set_mode(0o644);
+        header.set_cksum();
+        bytes.extend_from_slice(header.as_bytes());
+        bytes.extend_from_slice(text.as_bytes());
+        bytes.resize(bytes.len() + 1 + (512 - (text.len() + 1) % 512) % 512, 0);
+    };
+    // The field takes 100 bytes; what is cut here stands whole in the entry before.
+    let mut field = |range: std::ops::Range<usize>, text: &str, kind: u8| {
+        if text.len() >= range.len() {
+            long(kind, text);
+        }
+        let fits = text.len().min(range.len() - 1);
+        header.as_mut_bytes()[range][..fits].copy_from_slice(&text.as_bytes()[..fits]);
+    };
+    field(0..100, &path, b'L');
+    if let Some(link) = link {
+        field(157..257, link, b'K');
+    }
+    header.set_entry_type(kind);
+    header.set_size(entry.size);
+    header.set_mode(entry.mode);
+    header.set_mtime(entry.modified);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_cksum();
+    bytes.extend_from_slice(header.as_bytes());
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::archive::Reader;
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_written_is_read_back_with_names_of_every_length() {
+        for n in [1, 98, 99, 100, 101, 255, 511, 512, 513, 3000] {
+            let entry = Entry {
+                path: format!("{}/x", "ab/".repeat(n / 3) + &"c".repeat(n % 3 + 1)),
+                kind: Kind::Symlink("y".repeat(n)),
+                mode: 0o777,
+                size: 0,
+                modified: 5,
+            };
+            let mut bytes = header(&entry);
+            bytes.extend([0; 1024]);
+            let mut reader = Reader::new(&bytes[..]);
+            assert_eq!(reader.next().await.unwrap(), Some(entry));
+            assert_eq!(reader.next().await.unwrap(), None);
+        }
+    }
+}

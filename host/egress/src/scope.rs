@@ -1,0 +1,242 @@
+//! What a call may do, for whom, and where its record goes: the server builds it, egress obeys it.
+//!
+//! A scope is made for one call of a component and never outlives it, except inside the streams that
+//! the call handed over: those end with the lease ([`LeaseScope::closed`], invariant P4). Nothing here
+//! opens a connection or decides a policy of its own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use leasehold_contract::{Code, Error};
+use tokio_util::sync::CancellationToken;
+
+use crate::secret::Secret;
+use crate::target::SshTarget;
+
+/// Which kind of function of a component this call serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// `describe`, `check-config`: reaches nothing.
+    Nothing,
+    /// `probe`, `inspect`, `list`, `state-of`: may connect and run scripts (what a script does is trust), list
+    /// workspaces, ask what became of a command and read files; makes, starts, signals and removes nothing.
+    Read,
+    /// Everything else: all of it.
+    Act,
+}
+
+/// The lease that a call acts for.
+#[derive(Clone, Debug)]
+pub struct LeaseScope {
+    /// The host's id of the lease.
+    pub lease: String,
+    /// Names the workspace, `[a-z][a-z0-9-]{0,39}`.
+    pub acquisition: String,
+    /// The epoch that this call was made under.
+    pub epoch: u32,
+    /// The MAC that makes a workspace this lease's: 1 to 63 of `A-Za-z0-9._-`. It stands in the marker and in
+    /// the environment of everything that is started.
+    pub owner_label: String,
+    /// Further labels of the marker; keys and values of `A-Za-z0-9._-`, at most 63 each.
+    pub labels: Vec<(String, String)>,
+    /// Cancelled when the lease leaves `active` or the epoch is superseded: streams end, further calls are `cancelled`.
+    pub closed: CancellationToken,
+}
+
+/// Secret values that may stand in the variables and the stdin of commands, by their placeholder.
+#[derive(Default)]
+pub struct Payloads {
+    values: Vec<(String, Secret)>,
+}
+
+impl std::fmt::Debug for Payloads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Payloads({})", self.values.len())
+    }
+}
+
+impl Payloads {
+    /// No placeholders at all.
+    pub fn none() -> Payloads {
+        Payloads::default()
+    }
+
+    /// Adds a placeholder (at least 16 characters, random) and what it stands for.
+    pub fn insert(&mut self, placeholder: impl Into<String>, value: impl Into<String>) {
+        self.values
+            .push((placeholder.into(), Secret::new(value.into())));
+    }
+
+    /// `text` with every placeholder replaced by its value.
+    pub(crate) fn fill(&self, text: &[u8]) -> Secret<Vec<u8>> {
+        let mut out = text.to_vec();
+        for (placeholder, value) in &self.values {
+            if find(&out, placeholder.as_bytes()).is_some() {
+                let filled = replace(&out, placeholder.as_bytes(), value.expose().as_bytes());
+                // What held earlier values is wiped, not just freed.
+                drop(Secret::new(std::mem::replace(&mut out, filled)));
+            }
+        }
+        Secret::new(out)
+    }
+
+    /// Refuses a placeholder where none may stand; `place` names it (`script`, `args[2]`).
+    pub(crate) fn refuse(&self, text: &[u8], place: &str) -> Result<(), Error> {
+        for (placeholder, _) in &self.values {
+            if find(text, placeholder.as_bytes()).is_some() {
+                return Err(Error::new(
+                    Code::PermissionDenied,
+                    format!(
+                        "a payload's placeholder stands in {place}; payloads go into the values of variables and into stdin only"
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where `needle` begins in `hay`.
+pub(crate) fn find(hay: &[u8], needle: &[u8]) -> Option<usize> {
+    if needle.is_empty() {
+        return None;
+    }
+    hay.windows(needle.len()).position(|w| w == needle)
+}
+
+fn replace(hay: &[u8], needle: &[u8], with: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(hay.len() + with.len());
+    let mut rest = hay;
+    while let Some(at) = find(rest, needle) {
+        out.extend_from_slice(&rest[..at]);
+        out.extend_from_slice(with);
+        rest = &rest[at + needle.len()..];
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
+/// What egress is about to do, or refused to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Open a session: connect, verify the server, authenticate, or take a share of a pooled connection.
+    Open,
+    /// Make the lease's workspace.
+    MakeWorkspace,
+    /// List the workspaces below a directory.
+    ListWorkspaces,
+    /// End the lease's processes and remove its workspace.
+    RemoveWorkspace,
+    /// Run a script to its end.
+    Run,
+    /// Start a supervised command.
+    Start,
+    /// Ask what became of a command.
+    StateOf,
+    /// Send a signal to a command.
+    Signal,
+    /// Unpack an archive.
+    Put,
+    /// Read a tree.
+    Get,
+    /// Open a port of the target's loopback.
+    Forward,
+}
+
+impl Action {
+    /// As it is written in records, `kebab-case`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Action::Open => "open",
+            Action::MakeWorkspace => "make-workspace",
+            Action::ListWorkspaces => "list-workspaces",
+            Action::RemoveWorkspace => "remove-workspace",
+            Action::Run => "run",
+            Action::Start => "start",
+            Action::StateOf => "state-of",
+            Action::Signal => "signal",
+            Action::Put => "put",
+            Action::Get => "get",
+            Action::Forward => "forward",
+        }
+    }
+
+    /// Whether it may change something on the target.
+    pub fn acts(self) -> bool {
+        match self {
+            Action::Open | Action::ListWorkspaces | Action::StateOf | Action::Get => false,
+            Action::MakeWorkspace
+            | Action::RemoveWorkspace
+            | Action::Run
+            | Action::Start
+            | Action::Signal
+            | Action::Put
+            | Action::Forward => true,
+        }
+    }
+}
+
+/// One line of the activity: what was asked of which target and whether it was let through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EgressRecord {
+    /// `user@host:port`; the pointer where no such target is configured.
+    pub target: String,
+    /// JSON pointer of the `ssh-target` field in the call's configuration.
+    pub pointer: String,
+    /// What was asked.
+    pub action: Action,
+    /// The directory that it was asked for, where there is one: `parent` of a workspace or a command, `root` of files.
+    /// Durable together with the rest: after a crash the host finds a lease's workspace by it.
+    pub place: Option<String>,
+    /// Why it was refused; none when it was let through.
+    pub denied: Option<String>,
+    /// The lease, its acquisition and epoch, where the call has one.
+    pub lease: Option<(String, String, u32)>,
+    /// Must be on disk before [`Recorder::record`] returns: the first act of this call. Others may be written in batches.
+    pub durable: bool,
+}
+
+/// Where egress writes down what it does, before it does it.
+#[async_trait]
+pub trait Recorder: Send + Sync + 'static {
+    /// Takes a record; durably where it says so. An error refuses the action, and the component gets it.
+    async fn record(&self, record: EgressRecord) -> Result<(), Error>;
+}
+
+/// Everything that egress knows of one call.
+#[derive(Clone)]
+pub struct CallScope {
+    /// Pools are never shared between companies.
+    pub company: String,
+    /// The installed digest with its grant; part of the pool's key.
+    pub plugin_revision: String,
+    /// Changes when a secret of the target was rotated; part of the pool's key.
+    pub secret_version: String,
+    /// The resolved `ssh-target` fields of the configuration, by JSON pointer.
+    pub targets: BTreeMap<String, Arc<SshTarget>>,
+    /// Which function this is.
+    pub reach: Reach,
+    /// The lease, where there is one.
+    pub lease: Option<LeaseScope>,
+    /// The host's id of the command, in `execution.start` only: what makes `start` possible.
+    pub execution: Option<String>,
+    /// Never use the pool: a probe and a verification see the target as it is now.
+    pub fresh: bool,
+    /// Payloads of this call.
+    pub payloads: Arc<Payloads>,
+    /// Where the call's records go.
+    pub recorder: Arc<dyn Recorder>,
+}
+
+impl std::fmt::Debug for CallScope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CallScope")
+            .field("company", &self.company)
+            .field("reach", &self.reach)
+            .field("lease", &self.lease)
+            .field("execution", &self.execution)
+            .field("fresh", &self.fresh)
+            .finish_non_exhaustive()
+    }
+}
