@@ -1,0 +1,220 @@
+//! The one middleware: every request passes it before any handler, and every answer on its way out.
+//!
+//! It gives the request an id, refuses what is not addressed to this server or comes from a foreign page,
+//! proves who is asking, turns a handler's panic into a 500, and counts. It reads no body and knows no
+//! business.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use leasehold_authority::{Actor, Authority};
+
+use super::hosts::{is_unsafe, is_upgrade};
+use super::operator::OperatorToken;
+use super::{Caller, Peer};
+use crate::api::errors::{ApiError, ErrorCode};
+use crate::app::App;
+
+/// The id of a request, on its answer as `x-request-id` and in the log.
+#[derive(Clone, Debug)]
+pub struct RequestId(pub HeaderValue);
+
+static REQUESTS: AtomicU64 = AtomicU64::new(1);
+
+/// Paths that say nothing about anybody and are answered to anybody that may address the server.
+const OPEN_PATHS: [&str; 3] = ["/healthz", "/readyz", "/api/openapi.json"];
+
+/// Body types that a page of another origin cannot send without asking first.
+const BODY_TYPES: [&str; 3] = ["application/json", "application/x-tar", "application/wasm"];
+
+/// Passes the request on, or answers it.
+pub async fn pass(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let id = request_id();
+    let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    request.extensions_mut().insert(RequestId(id.clone()));
+    let mut response = match admit(&app, &mut request).await {
+        Ok(()) => match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+            Ok(response) => response,
+            Err(_) => {
+                tracing::error!(request = ?id, "a handler panicked");
+                ApiError::new(ErrorCode::Internal, "the server failed inside this request")
+                    .into_response()
+            }
+        },
+        Err(refusal) => refusal.into_response(),
+    };
+    let route = route.as_ref().map_or("none", MatchedPath::as_str);
+    let status = response.status();
+    let took = started.elapsed();
+    app.metrics()
+        .request_answered(method.as_str(), route, status.as_u16(), took);
+    if is_unsafe(&method) || status.is_server_error() {
+        let code = response.extensions().get::<ErrorCode>().map(|c| c.as_str());
+        tracing::info!(
+            request = id.to_str().unwrap_or(""),
+            method = method.as_str(),
+            route,
+            status = status.as_u16(),
+            code,
+            took_us = took.as_micros() as u64,
+            "answered"
+        );
+    }
+    let headers = response.headers_mut();
+    headers.insert("x-request-id", id);
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+async fn admit(app: &App, request: &mut Request) -> Result<(), ApiError> {
+    let peer = request
+        .extensions()
+        .get::<Peer>()
+        .copied()
+        .unwrap_or(Peer::Tcp);
+    let on_socket = matches!(peer, Peer::Unix { .. });
+    let headers = request.headers();
+    app.hosts().check_host(request.uri(), headers, on_socket)?;
+    let upgrade = is_upgrade(headers);
+    if is_unsafe(request.method()) || upgrade {
+        app.hosts().check_origin(headers)?;
+        check_body_type(request.method(), headers)?;
+    }
+    if OPEN_PATHS.contains(&request.uri().path()) {
+        return Ok(());
+    }
+    let authority = app.service()?.authority();
+    match identify(app, authority, peer, headers).await? {
+        Some(actor) => {
+            request.extensions_mut().insert(Caller(actor));
+            Ok(())
+        }
+        // A browser cannot send a header with its upgrade: its first frame says who it is.
+        None if upgrade => Ok(()),
+        None => Err(ApiError::new(
+            ErrorCode::Unauthenticated,
+            "the request does not say who sends it; send a token as `Authorization: Bearer …`",
+        )),
+    }
+}
+
+fn check_body_type(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
+    let has_body = headers.contains_key(header::TRANSFER_ENCODING)
+        || headers
+            .get(header::CONTENT_LENGTH)
+            .is_some_and(|length| length.as_bytes() != b"0");
+    if !has_body || !is_unsafe(method) {
+        return Ok(());
+    }
+    match media_type(headers) {
+        Some(found) if BODY_TYPES.contains(&found.as_str()) => Ok(()),
+        Some(found) => Err(ApiError::new(
+            ErrorCode::UnsupportedMediaType,
+            format!(
+                "a body of type `{}` is not taken; send application/json",
+                crate::api::errors::shown(&found)
+            ),
+        )),
+        None => Err(ApiError::new(
+            ErrorCode::UnsupportedMediaType,
+            "the body has no Content-Type; send application/json",
+        )),
+    }
+}
+
+/// The essence of `Content-Type`, lower-case, without parameters; none when it is missing or said twice.
+pub fn media_type(headers: &HeaderMap) -> Option<String> {
+    let mut all = headers.get_all(header::CONTENT_TYPE).iter();
+    let (Some(one), None) = (all.next(), all.next()) else {
+        return None;
+    };
+    let essence = one.to_str().ok()?.split(';').next()?.trim();
+    Some(essence.to_ascii_lowercase())
+}
+
+/// Who sends these headers over this connection. A token outweighs the socket's peer, so that the operator
+/// can act as somebody else; a token that is not known is an error, never a fall-back.
+async fn identify(
+    app: &App,
+    authority: &Authority,
+    peer: Peer,
+    headers: &HeaderMap,
+) -> Result<Option<Actor>, ApiError> {
+    let mut given = headers.get_all(header::AUTHORIZATION).iter();
+    match (given.next(), given.next()) {
+        (None, _) => Ok(peer.is_operator().then(Actor::local_operator)),
+        (Some(value), None) => {
+            let token = value
+                .to_str()
+                .ok()
+                .and_then(|v| v.split_once(' '))
+                .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+                .map(|(_, token)| token.trim())
+                .ok_or_else(|| {
+                    ApiError::new(
+                        ErrorCode::Unauthenticated,
+                        "the Authorization header is not `Bearer` and a token",
+                    )
+                })?;
+            actor_of(app, authority, token).await.map(Some)
+        }
+        (Some(_), Some(_)) => Err(ApiError::new(
+            ErrorCode::Unauthenticated,
+            "the request carries more than one Authorization header",
+        )),
+    }
+}
+
+/// Whose token this is: the operator's own, or one that the authority knows.
+pub async fn actor_of(app: &App, authority: &Authority, token: &str) -> Result<Actor, ApiError> {
+    let known = if OperatorToken::looks_like_one(token) {
+        app.operator().matches(token).then(Actor::local_operator)
+    } else {
+        authority.tokens().authenticate(token).await?
+    };
+    known.ok_or_else(|| {
+        ApiError::new(
+            ErrorCode::Unauthenticated,
+            "the token is not known, or was revoked",
+        )
+    })
+}
+
+fn request_id() -> HeaderValue {
+    let number = REQUESTS.fetch_add(1, Ordering::Relaxed);
+    let start = start_mark();
+    let mut text = [b'0'; 20];
+    hex_into(&mut text[..8], u64::from(start));
+    text[8] = b'-';
+    hex_into(&mut text[9..], number);
+    HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("unknown"))
+}
+
+/// Different at every start, so that ids in an old log are not taken for new ones.
+fn start_mark() -> u32 {
+    static MARK: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    *MARK.get_or_init(|| {
+        let mut bytes = [0; 4];
+        let _ = getrandom::fill(&mut bytes);
+        u32::from_le_bytes(bytes)
+    })
+}
+
+fn hex_into(place: &mut [u8], mut value: u64) {
+    for byte in place.iter_mut().rev() {
+        *byte = b"0123456789abcdef"[(value & 0xf) as usize];
+        value >>= 4;
+    }
+}

@@ -1,0 +1,119 @@
+//! Companies: who owns environments, secrets and leases.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use leasehold_authority::{ActorKind, Company};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::body::{Id, Json};
+use super::errors::ApiError;
+use super::time::Time;
+use crate::access::{Caller, roles};
+use crate::app::App;
+
+/// A company.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Company)]
+pub struct CompanyView {
+    /// `com_…`
+    id: String,
+    /// Unique on this server.
+    name: String,
+    created_at: Time,
+    updated_at: Time,
+}
+
+impl From<Company> for CompanyView {
+    fn from(row: Company) -> CompanyView {
+        CompanyView {
+            id: row.id,
+            name: row.name,
+            created_at: row.created_at.into(),
+            updated_at: row.updated_at.into(),
+        }
+    }
+}
+
+/// A company's name.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct CompanyName {
+    /// 1 to 100 characters, unique on this server.
+    name: String,
+}
+
+/// The routes.
+pub fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(get, rename))
+}
+
+/// List companies
+///
+/// The local operator and administrators see all, others their own.
+#[utoipa::path(get, path = "/api/companies", operation_id = "listCompanies", tag = "companies",
+    responses((status = 200, description = "The companies", body = Vec<CompanyView>)))]
+async fn list(
+    State(app): State<App>,
+    caller: Caller,
+) -> Result<axum::Json<Vec<CompanyView>>, ApiError> {
+    let companies = app.service()?.authority().companies();
+    let rows = match &caller.kind {
+        ActorKind::Token {
+            company: Some(own), ..
+        } => vec![companies.get(own).await?],
+        _ => companies.list().await?,
+    };
+    Ok(axum::Json(rows.into_iter().map(Into::into).collect()))
+}
+
+/// Create a company
+#[utoipa::path(post, path = "/api/companies", operation_id = "createCompany", tag = "companies",
+    request_body = CompanyName,
+    responses((status = 201, description = "The company", body = CompanyView)))]
+async fn create(
+    State(app): State<App>,
+    caller: Caller,
+    Json(body): Json<CompanyName>,
+) -> Result<(StatusCode, axum::Json<CompanyView>), ApiError> {
+    roles::manage(&caller)?;
+    let companies = app.service()?.authority().companies();
+    let row = companies.create(&caller, &body.name).await?;
+    Ok((StatusCode::CREATED, axum::Json(row.into())))
+}
+
+/// Get a company
+#[utoipa::path(get, path = "/api/companies/{companyId}", operation_id = "getCompany", tag = "companies",
+    params(("companyId" = String, Path, description = "The company's id")),
+    responses((status = 200, description = "The company", body = CompanyView)))]
+async fn get(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id,
+) -> Result<axum::Json<CompanyView>, ApiError> {
+    roles::read(&caller, &id, "company", &id)?;
+    let row = app.service()?.authority().companies().get(&id).await?;
+    Ok(axum::Json(row.into()))
+}
+
+/// Rename a company
+#[utoipa::path(patch, path = "/api/companies/{companyId}", operation_id = "renameCompany", tag = "companies",
+    params(("companyId" = String, Path, description = "The company's id")),
+    request_body = CompanyName,
+    responses((status = 200, description = "The company", body = CompanyView)))]
+async fn rename(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id,
+    Json(body): Json<CompanyName>,
+) -> Result<axum::Json<CompanyView>, ApiError> {
+    roles::manage(&caller)?;
+    let companies = app.service()?.authority().companies();
+    let row = companies.rename(&caller, &id, &body.name).await?;
+    Ok(axum::Json(row.into()))
+}

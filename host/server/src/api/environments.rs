@@ -1,0 +1,513 @@
+//! Environments: list, create, read, change, delete, and what deleting would touch.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use leasehold_authority::{
+    BlastRadius, Environment, EnvironmentDraft, EnvironmentDriver, EnvironmentFilter,
+    EnvironmentPatch, EnvironmentStatus, SecretRef, Selector,
+};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::body::{Id, Json, Query};
+use super::errors::ApiError;
+use super::time::Time;
+use crate::access::{Caller, roles};
+use crate::app::App;
+
+/// An environment. Who does not manage the server sees `config` and `envVars` empty and no metadata.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Environment)]
+pub struct EnvironmentView<'a> {
+    /// `env_…`
+    id: &'a str,
+    company_id: &'a str,
+    /// Unique in its company.
+    name: &'a str,
+    description: Option<&'a str>,
+    /// `ssh`, `sandbox` or `plugin`
+    driver: &'static str,
+    /// The provider's key.
+    provider: &'a str,
+    /// `active` or `archived`
+    status: &'static str,
+    /// By the provider's schema; secrets are references, never values.
+    #[schema(value_type = Object)]
+    config: Shown<'a>,
+    /// Each a string or a reference to a secret.
+    #[schema(value_type = Object)]
+    env_vars: Shown<'a>,
+    /// What the client put there.
+    #[schema(value_type = Option<Object>)]
+    metadata: Option<&'a Map<String, Value>>,
+    /// Rises with every change.
+    revision: i64,
+    /// Rises with every change of what is leased, and with no other.
+    target_revision: i64,
+    created_at: Time,
+    updated_at: Time,
+}
+
+/// An object as it is stored, or `{}` in its place.
+#[derive(Debug)]
+struct Shown<'a>(Option<&'a Map<String, Value>>);
+
+impl Serialize for Shown<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Some(map) => map.serialize(serializer),
+            None => Map::new().serialize(serializer),
+        }
+    }
+}
+
+impl<'a> EnvironmentView<'a> {
+    /// As a caller sees it; `whole` for those who manage.
+    pub fn of(row: &'a Environment, whole: bool) -> EnvironmentView<'a> {
+        EnvironmentView {
+            id: &row.id,
+            company_id: &row.company_id,
+            name: &row.name,
+            description: row.description.as_deref(),
+            driver: row.driver.as_str(),
+            provider: &row.provider,
+            status: row.status.as_str(),
+            config: Shown(whole.then_some(&row.config)),
+            env_vars: Shown(whole.then_some(&row.env_vars)),
+            metadata: row.metadata.as_ref().filter(|_| whole),
+            revision: row.revision,
+            target_revision: row.target_revision,
+            created_at: row.created_at.into(),
+            updated_at: row.updated_at.into(),
+        }
+    }
+}
+
+/// An environment as it is created or probed.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schema(as = EnvironmentDraft)]
+pub struct EnvironmentDraftBody {
+    /// 1 to 100 characters, unique in its company. A draft that is only probed needs none.
+    #[serde(default)]
+    name: String,
+    description: Option<String>,
+    /// `ssh`, `sandbox` or `plugin`
+    driver: String,
+    /// The provider's key; without one, the driver's own name.
+    provider: Option<String>,
+    /// By the provider's schema. A secret is `{"type": "secret_ref", "secretId": "sec_…", "version": "latest"}`.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    config: Map<String, Value>,
+    /// Variables of every command; each a string or a reference to a secret.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    env_vars: Map<String, Value>,
+    /// Yours to use; the server reads nothing from it.
+    #[schema(value_type = Option<Object>)]
+    metadata: Option<Map<String, Value>>,
+    /// `active` (which is the default) or `archived`
+    status: Option<String>,
+}
+
+impl TryFrom<EnvironmentDraftBody> for EnvironmentDraft {
+    type Error = ApiError;
+
+    fn try_from(body: EnvironmentDraftBody) -> Result<EnvironmentDraft, ApiError> {
+        let driver = driver(&body.driver)?;
+        Ok(EnvironmentDraft {
+            name: body.name,
+            description: body.description,
+            driver,
+            provider: body.provider.unwrap_or_else(|| driver.as_str().to_owned()),
+            config: body.config,
+            env_vars: body.env_vars,
+            metadata: body.metadata,
+            status: match body.status.as_deref() {
+                None => EnvironmentStatus::Active,
+                Some(text) => status(text)?,
+            },
+        })
+    }
+}
+
+fn driver(text: &str) -> Result<EnvironmentDriver, ApiError> {
+    EnvironmentDriver::parse(text).ok_or_else(|| one_of("/driver", text, DRIVERS))
+}
+
+fn status(text: &str) -> Result<EnvironmentStatus, ApiError> {
+    EnvironmentStatus::parse(text).ok_or_else(|| one_of("/status", text, STATUSES))
+}
+
+const DRIVERS: &[&str] = &["ssh", "sandbox", "plugin"];
+const STATUSES: &[&str] = &["active", "archived"];
+
+/// A change of an environment; what is left out stays.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schema(as = EnvironmentPatch)]
+pub struct EnvironmentPatchBody {
+    name: Option<String>,
+    /// `null` removes it.
+    #[serde(default, deserialize_with = "told")]
+    #[schema(value_type = Option<String>)]
+    description: Option<Option<String>>,
+    /// A change resets the configuration to what is given with it.
+    driver: Option<String>,
+    /// A change resets the configuration to what is given with it.
+    provider: Option<String>,
+    /// Merged into the stored configuration key by key, one level deep; `null` removes a key.
+    #[schema(value_type = Option<Object>)]
+    config: Option<Map<String, Value>>,
+    /// Replaces all variables.
+    #[schema(value_type = Option<Object>)]
+    env_vars: Option<Map<String, Value>>,
+    /// Replaces the metadata; `null` removes it.
+    #[serde(default, deserialize_with = "told")]
+    #[schema(value_type = Option<Object>)]
+    metadata: Option<Option<Map<String, Value>>>,
+    /// `active` or `archived`
+    status: Option<String>,
+}
+
+/// Tells a field that is `null` from one that is not there.
+fn told<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Option::<T>::deserialize(deserializer).map(Some)
+}
+
+impl TryFrom<EnvironmentPatchBody> for EnvironmentPatch {
+    type Error = ApiError;
+
+    fn try_from(body: EnvironmentPatchBody) -> Result<EnvironmentPatch, ApiError> {
+        Ok(EnvironmentPatch {
+            name: body.name,
+            description: body.description,
+            driver: body.driver.as_deref().map(driver).transpose()?,
+            provider: body.provider,
+            config: body.config,
+            env_vars: body.env_vars,
+            metadata: body.metadata,
+            status: body.status.as_deref().map(status).transpose()?,
+        })
+    }
+}
+
+/// Which environments.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct EnvironmentQuery {
+    /// `active` or `archived`
+    status: Option<String>,
+    /// `ssh`, `sandbox` or `plugin`
+    driver: Option<String>,
+    /// A provider's key.
+    provider: Option<String>,
+}
+
+/// A place of an environment where a secret is used.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = SecretRef)]
+pub struct SecretRefView {
+    secret_id: String,
+    /// The secret's name.
+    name: String,
+    /// RFC 6901 pointer into the configuration, or `env:NAME`.
+    config_path: String,
+    /// `latest`, or a number that is pinned.
+    selector: String,
+    /// The version that is used now.
+    version: i64,
+}
+
+/// The places of an environment where secrets are used.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretRefs {
+    refs: Vec<SecretRefView>,
+}
+
+impl From<SecretRef> for SecretRefView {
+    fn from(row: SecretRef) -> SecretRefView {
+        SecretRefView {
+            secret_id: row.secret_id,
+            name: row.name,
+            config_path: row.pointer,
+            selector: match row.selector {
+                Selector::Latest => "latest".into(),
+                Selector::Version(number) => number.to_string(),
+            },
+            version: row.version,
+        }
+    }
+}
+
+/// What deleting an environment would touch.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = BlastRadius)]
+pub struct BlastRadiusView {
+    environment_id: String,
+    can_delete: bool,
+    /// Such as `pending_sandbox_cleanup`; empty when it can be deleted.
+    delete_blocked_reasons: Vec<&'static str>,
+    active_lease_count: i64,
+    pending_cleanup_lease_count: i64,
+    /// Leases that are over; their records stay.
+    ended_lease_count: i64,
+    secret_binding_count: i64,
+}
+
+impl From<BlastRadius> for BlastRadiusView {
+    fn from(radius: BlastRadius) -> BlastRadiusView {
+        BlastRadiusView {
+            environment_id: radius.environment_id,
+            can_delete: radius.can_delete,
+            delete_blocked_reasons: radius.delete_blocked_reasons,
+            active_lease_count: radius.active_lease_count,
+            pending_cleanup_lease_count: radius.pending_cleanup_lease_count,
+            ended_lease_count: radius.ended_lease_count,
+            secret_binding_count: radius.secret_binding_count,
+        }
+    }
+}
+
+/// The routes.
+pub fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(get, update, delete))
+        .routes(routes!(blast_radius))
+        .routes(routes!(secret_refs))
+}
+
+/// The row, if the caller may read it.
+pub async fn readable(app: &App, caller: &Caller, id: &str) -> Result<Environment, ApiError> {
+    let row = app.service()?.authority().environments().get(id).await?;
+    roles::read(caller, &row.company_id, "environment", id)?;
+    Ok(row)
+}
+
+fn filter(query: EnvironmentQuery) -> Result<EnvironmentFilter, ApiError> {
+    let status = query.status.as_deref().map(|text| {
+        EnvironmentStatus::parse(text).ok_or_else(|| one_of("?status", text, STATUSES))
+    });
+    let driver = query
+        .driver
+        .as_deref()
+        .map(|text| EnvironmentDriver::parse(text).ok_or_else(|| one_of("?driver", text, DRIVERS)));
+    Ok(EnvironmentFilter {
+        status: status.transpose()?,
+        driver: driver.transpose()?,
+        provider: query.provider,
+    })
+}
+
+/// A value that is none of those there are. `pointer` is into the body, or `?name` of the query.
+pub fn one_of(pointer: &str, found: &str, known: &[&str]) -> ApiError {
+    ApiError::field(
+        pointer,
+        format!(
+            "`{}` is not known; it is one of {}",
+            super::errors::shown(found),
+            known.join(", ")
+        ),
+    )
+}
+
+/// List the environments of a company
+#[utoipa::path(get, path = "/api/companies/{companyId}/environments", operation_id = "listEnvironments", tag = "environments",
+    params(("companyId" = String, Path, description = "The company's id"), EnvironmentQuery),
+    responses((status = 200, description = "The environments, by name", body = Vec<EnvironmentView>)))]
+async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Id(company): Id,
+    Query(query): Query<EnvironmentQuery>,
+) -> Result<axum::response::Response, ApiError> {
+    roles::read(&caller, &company, "company", &company)?;
+    let filter = filter(query)?;
+    let rows = app
+        .service()?
+        .authority()
+        .environments()
+        .list(&company, &filter)
+        .await?;
+    let whole = roles::manages(&caller);
+    let views: Vec<_> = rows
+        .iter()
+        .map(|row| EnvironmentView::of(row, whole))
+        .collect();
+    Ok(axum::response::IntoResponse::into_response(axum::Json(
+        views,
+    )))
+}
+
+/// Create an environment
+///
+/// The configuration is checked by the provider's schema and by the provider; no target is reached.
+#[utoipa::path(post, path = "/api/companies/{companyId}/environments", operation_id = "createEnvironment", tag = "environments",
+    params(("companyId" = String, Path, description = "The company's id")),
+    request_body = EnvironmentDraftBody,
+    responses((status = 201, description = "The environment", body = EnvironmentView)))]
+async fn create(
+    State(app): State<App>,
+    caller: Caller,
+    Id(company): Id,
+    Json(body): Json<EnvironmentDraftBody>,
+) -> Result<axum::response::Response, ApiError> {
+    roles::manage(&caller)?;
+    let service = app.service()?;
+    let row = service
+        .create_environment(&caller, &company, body.try_into()?)
+        .await?;
+    Ok(view(StatusCode::CREATED, &row))
+}
+
+fn view(status: StatusCode, row: &Environment) -> axum::response::Response {
+    axum::response::IntoResponse::into_response((
+        status,
+        axum::Json(EnvironmentView::of(row, true)),
+    ))
+}
+
+/// Get an environment
+#[utoipa::path(get, path = "/api/environments/{environmentId}", operation_id = "getEnvironment", tag = "environments",
+    params(("environmentId" = String, Path, description = "The environment's id")),
+    responses((status = 200, description = "The environment", body = EnvironmentView)))]
+async fn get(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id,
+) -> Result<axum::response::Response, ApiError> {
+    let row = readable(&app, &caller, &id).await?;
+    let view = EnvironmentView::of(&row, roles::manages(&caller));
+    Ok(axum::response::IntoResponse::into_response(axum::Json(
+        view,
+    )))
+}
+
+/// Change an environment
+///
+/// Leases that exist are released by what they were acquired with, not by this.
+#[utoipa::path(patch, path = "/api/environments/{environmentId}", operation_id = "updateEnvironment", tag = "environments",
+    params(("environmentId" = String, Path, description = "The environment's id")),
+    request_body = EnvironmentPatchBody,
+    responses((status = 200, description = "The environment", body = EnvironmentView)))]
+async fn update(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id,
+    Json(body): Json<EnvironmentPatchBody>,
+) -> Result<axum::response::Response, ApiError> {
+    roles::manage(&caller)?;
+    let row = app
+        .service()?
+        .update_environment(&caller, &id, body.try_into()?)
+        .await?;
+    Ok(view(StatusCode::OK, &row))
+}
+
+/// Delete an environment
+///
+/// Refused while leases hold it; the blast radius says which.
+#[utoipa::path(delete, path = "/api/environments/{environmentId}", operation_id = "deleteEnvironment", tag = "environments",
+    params(("environmentId" = String, Path, description = "The environment's id")),
+    responses((status = 200, description = "The environment that is gone", body = EnvironmentView)))]
+async fn delete(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id,
+) -> Result<axum::response::Response, ApiError> {
+    roles::manage(&caller)?;
+    let row = app
+        .service()?
+        .authority()
+        .environments()
+        .delete(&caller, &id)
+        .await?;
+    Ok(view(StatusCode::OK, &row))
+}
+
+/// Tell what deleting an environment would touch
+#[utoipa::path(get, path = "/api/environments/{environmentId}/delete-blast-radius", operation_id = "getDeleteBlastRadius", tag = "environments",
+    params(("environmentId" = String, Path, description = "The environment's id")),
+    responses((status = 200, description = "What it would touch", body = BlastRadiusView)))]
+async fn blast_radius(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id,
+) -> Result<axum::Json<BlastRadiusView>, ApiError> {
+    roles::manage(&caller)?;
+    let radius = app
+        .service()?
+        .authority()
+        .environments()
+        .blast_radius(&id)
+        .await?;
+    Ok(axum::Json(radius.into()))
+}
+
+/// List where an environment uses secrets
+#[utoipa::path(get, path = "/api/environments/{environmentId}/secret-refs", operation_id = "listSecretRefs", tag = "environments",
+    params(("environmentId" = String, Path, description = "The environment's id")),
+    responses((status = 200, description = "The places, never values", body = SecretRefs)))]
+async fn secret_refs(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id,
+) -> Result<axum::Json<SecretRefs>, ApiError> {
+    roles::manage(&caller)?;
+    let rows = app
+        .service()?
+        .authority()
+        .environments()
+        .secret_refs(&id)
+        .await?;
+    let refs = rows.into_iter().map(Into::into).collect();
+    Ok(axum::Json(SecretRefs { refs }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(text: &str) -> Result<EnvironmentFilter, ApiError> {
+        let uri: axum::http::Uri = format!("/x?{text}").parse().unwrap();
+        let query = axum::extract::Query::<EnvironmentQuery>::try_from_uri(&uri).unwrap();
+        filter(query.0)
+    }
+
+    #[test]
+    fn a_status_or_driver_that_does_not_exist_is_refused_with_those_that_do() {
+        assert!(query("status=active&driver=ssh").is_ok());
+        let error = query("status=bogus").unwrap_err();
+        assert_eq!(error.code.status().as_u16(), 422);
+        assert!(error.message.contains("active, archived"), "{error}");
+        assert!(
+            query("driver=bogus")
+                .unwrap_err()
+                .message
+                .contains("sandbox")
+        );
+    }
+
+    #[test]
+    fn a_description_can_be_removed_and_left_alone() {
+        let patch: EnvironmentPatchBody = serde_json::from_str("{}").unwrap();
+        assert_eq!(patch.description, None);
+        let patch: EnvironmentPatchBody = serde_json::from_str(r#"{"description":null}"#).unwrap();
+        assert_eq!(patch.description, Some(None));
+        assert_eq!(patch.metadata, None);
+    }
+}

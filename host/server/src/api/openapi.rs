@@ -1,0 +1,222 @@
+//! The OpenAPI description, made of the routes themselves: a route without its description cannot be added.
+
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde::Serialize;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, ResponseBuilder, ServerBuilder};
+use utoipa::{PartialSchema, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+
+use super::errors::ErrorCode;
+use crate::app::App;
+
+/// The shape of every refusal.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Refusal {
+    /// One sentence for a person.
+    error: String,
+    details: RefusalDetails,
+}
+
+/// What a program looks at.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RefusalDetails {
+    #[schema(schema_with = codes)]
+    code: String,
+    /// Every field that is wrong, where fields are.
+    violations: Option<Vec<Violation>>,
+}
+
+/// A field that is wrong.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Violation {
+    /// RFC 6901 pointer into what was sent; empty for the whole, `?name` for a query.
+    pointer: String,
+    /// What is wrong and how to mend it.
+    message: String,
+}
+
+fn codes() -> utoipa::openapi::schema::Object {
+    utoipa::openapi::ObjectBuilder::new()
+        .schema_type(utoipa::openapi::schema::Type::String)
+        .enum_values(Some(ErrorCode::ALL.iter().map(|c| c.as_str())))
+        .description(Some("One of the documented codes"))
+        .build()
+}
+
+/// Every route with its description, without the gate.
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(OpenApi::new(
+        utoipa::openapi::InfoBuilder::new()
+            .title("Leasehold")
+            .version(env!("CARGO_PKG_VERSION"))
+            .description(Some(
+                "Leases execution environments to agents. Errors are described in docs/errors.md, the \
+                 stream of a command in docs/execution-stream.md.",
+            ))
+            .build(),
+        utoipa::openapi::Paths::new(),
+    ))
+    .merge(super::companies::router())
+    .merge(super::tokens::router())
+    .merge(super::plugins::router())
+    .merge(super::secrets::router())
+    .merge(super::environments::router())
+    .merge(super::capabilities::router())
+    .merge(super::probe::router())
+    .merge(super::leases::router())
+    .merge(super::executions::router())
+    .merge(super::stream::router())
+    .merge(super::files::router())
+    .merge(super::activity::router())
+    .merge(super::health::router())
+}
+
+/// Adds what is the same for all: how a caller says who it is, and how a refusal looks.
+pub fn finish(mut document: OpenApi) -> Bytes {
+    document.servers = Some(vec![ServerBuilder::new().url("/").build()]);
+    document.security = Some(vec![SecurityRequirement::new::<_, [&str; 0], &str>(
+        "bearer",
+        [],
+    )]);
+    let components = document.components.get_or_insert_default();
+    components.add_security_scheme(
+        "bearer",
+        SecurityScheme::Http(
+            HttpBuilder::new()
+                .scheme(HttpAuthScheme::Bearer)
+                .description(Some(
+                    "A token made by `POST /api/tokens`, or the operator's own from the data directory. On \
+                     the Unix socket the server's own user needs none.",
+                ))
+                .build(),
+        ),
+    );
+    let mut schemas = vec![(Refusal::name().into_owned(), Refusal::schema())];
+    Refusal::schemas(&mut schemas);
+    components.schemas.extend(schemas);
+    let refusal = || {
+        RefOr::T(
+            ResponseBuilder::new()
+                .description("Refused; `details.code` says why")
+                .content(
+                    "application/json",
+                    ContentBuilder::new()
+                        .schema(Some(Ref::from_schema_name(Refusal::name())))
+                        .build(),
+                )
+                .build(),
+        )
+    };
+    for item in document.paths.paths.values_mut() {
+        let operations = [
+            &mut item.get,
+            &mut item.put,
+            &mut item.post,
+            &mut item.patch,
+            &mut item.delete,
+        ];
+        for operation in operations.into_iter().flatten() {
+            for range in ["4XX", "5XX"] {
+                operation
+                    .responses
+                    .responses
+                    .entry(range.to_owned())
+                    .or_insert_with(refusal);
+            }
+        }
+    }
+    Bytes::from(document.to_json().unwrap_or_default())
+}
+
+/// The description, as it is.
+pub async fn serve(document: Bytes) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], document).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn document() -> Value {
+        let (_, document) = routes().split_for_parts();
+        serde_json::from_slice(&finish(document)).unwrap()
+    }
+
+    fn operations(document: &Value) -> Vec<(String, String, Value)> {
+        let mut all = Vec::new();
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                all.push((path.clone(), method.clone(), operation.clone()));
+            }
+        }
+        all
+    }
+
+    fn resolves(document: &Value, value: &Value) {
+        match value {
+            Value::Object(map) => {
+                if let Some(Value::String(target)) = map.get("$ref") {
+                    let pointer = target.strip_prefix('#').unwrap();
+                    assert!(document.pointer(pointer).is_some(), "{target} is nowhere");
+                }
+                map.values().for_each(|v| resolves(document, v));
+            }
+            Value::Array(list) => list.iter().for_each(|v| resolves(document, v)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_operation_says_what_it_does_takes_and_answers() {
+        let document = document();
+        assert_eq!(document["openapi"].as_str().unwrap()[..3], *"3.1");
+        let operations = operations(&document);
+        assert!(operations.len() > 40, "{}", operations.len());
+        let mut ids = std::collections::BTreeSet::new();
+        for (path, method, operation) in &operations {
+            let at = format!("{method} {path}");
+            assert!(
+                ids.insert(operation["operationId"].as_str().unwrap()),
+                "{at}"
+            );
+            assert!(!operation["summary"].as_str().unwrap().is_empty(), "{at}");
+            assert_eq!(operation["tags"].as_array().unwrap().len(), 1, "{at}");
+            let responses = operation["responses"].as_object().unwrap();
+            assert!(responses.contains_key("4XX"), "{at}");
+            let (code, good) = responses.iter().find(|(c, _)| !c.contains("XX")).unwrap();
+            if !matches!(code.as_str(), "204" | "101") {
+                let content = good["content"]
+                    .as_object()
+                    .unwrap_or_else(|| panic!("{at} answers nothing"));
+                let schema = &content.values().next().unwrap()["schema"];
+                let precise = schema.get("$ref").is_some()
+                    || schema["type"] == "array"
+                    || schema["type"] == "string";
+                assert!(precise, "{at} answers an object of anything: {schema}");
+            }
+            for name in path
+                .split('/')
+                .filter_map(|s| s.strip_prefix('{')?.strip_suffix('}'))
+            {
+                let described = operation["parameters"].as_array().unwrap();
+                assert!(
+                    described.iter().any(|p| p["name"] == name),
+                    "{at} does not describe {name}"
+                );
+            }
+        }
+        resolves(&document, &document);
+    }
+
+    #[test]
+    fn it_lists_the_error_codes() {
+        let codes =
+            &document()["components"]["schemas"]["RefusalDetails"]["properties"]["code"]["enum"];
+        assert_eq!(codes.as_array().unwrap().len(), ErrorCode::ALL.len());
+    }
+}

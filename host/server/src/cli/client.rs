@@ -1,0 +1,319 @@
+//! An HTTP client over the Unix socket or TCP: a connection per request, and WebSockets.
+
+use std::path::PathBuf;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures_util::Stream;
+use http_body_util::{BodyExt, Either, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::client::conn::http1;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite;
+
+use super::exit::CliError;
+
+/// Where a server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Behind a Unix socket.
+    Unix(PathBuf),
+    /// Behind plain HTTP; the authority, as `host:port`.
+    Tcp(String),
+}
+
+impl std::str::FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Place, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            return Ok(Place::Unix(path.into()));
+        }
+        if text.starts_with("https://") {
+            return Err(format!(
+                "--server: {text}: TLS is a reverse proxy's; name the server's own http:// address or its socket"
+            ));
+        }
+        let Some(rest) = text.strip_prefix("http://") else {
+            return Err(format!(
+                "--server: `{text}` is not a place; write unix:/path/to/leasehold.sock or http://127.0.0.1:7717"
+            ));
+        };
+        let authority = rest.trim_end_matches('/');
+        if authority.is_empty() || authority.contains(['/', '@', '?', '#']) {
+            return Err(format!("--server: `{text}` is not http://HOST:PORT"));
+        }
+        let has_port = authority
+            .rsplit_once(':')
+            .is_some_and(|(name, port)| !name.is_empty() && port.parse::<u16>().is_ok());
+        Ok(Place::Tcp(if has_port {
+            authority.to_owned()
+        } else {
+            format!("{authority}:80")
+        }))
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Unix(path) => write!(f, "unix:{}", path.display()),
+            Place::Tcp(authority) => write!(f, "http://{authority}"),
+        }
+    }
+}
+
+/// A byte stream to a server.
+pub trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Wire for T {}
+
+/// A body that is made while it is sent.
+pub type Streamed = Pin<Box<dyn Stream<Item = std::io::Result<Frame<Bytes>>> + Send>>;
+type RequestBody = Either<Full<Bytes>, StreamBody<Streamed>>;
+/// A stream of a command.
+pub type Socket = WebSocketStream<Box<dyn Wire>>;
+
+/// A client of one server.
+#[derive(Debug)]
+pub struct Client {
+    place: Place,
+    token: Option<String>,
+}
+
+impl Client {
+    /// A client that connects when it is used.
+    pub fn new(place: Place, token: Option<String>) -> Client {
+        Client { place, token }
+    }
+
+    fn authority(&self) -> &str {
+        match &self.place {
+            Place::Unix(_) => "localhost",
+            Place::Tcp(authority) => authority,
+        }
+    }
+
+    async fn connect(&self) -> Result<Box<dyn Wire>, CliError> {
+        let connected: std::io::Result<Box<dyn Wire>> = match &self.place {
+            Place::Unix(path) => UnixStream::connect(path).await.map(|s| Box::new(s) as _),
+            Place::Tcp(authority) => TcpStream::connect(authority).await.map(|s| {
+                let _ = s.set_nodelay(true);
+                Box::new(s) as _
+            }),
+        };
+        connected.map_err(|e| CliError::Unreachable {
+            at: self.place.to_string(),
+            cause: e.to_string(),
+        })
+    }
+
+    fn head(&self, method: Method, path: &str) -> hyper::http::request::Builder {
+        let mut head = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, self.authority());
+        if let Some(token) = &self.token {
+            head = head.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        head
+    }
+
+    async fn send(&self, request: Request<RequestBody>) -> Result<Response<Incoming>, CliError> {
+        let wire = self.connect().await?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(wire)).await.map_err(broken)?;
+        tokio::spawn(connection);
+        let response = sender.send_request(request).await.map_err(broken)?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status();
+        let body = response.into_body().collect().await.map_err(broken)?;
+        Err(refusal(status, &body.to_bytes()))
+    }
+
+    /// Sends JSON, or nothing, and answers the JSON that comes; of an empty answer, null.
+    pub async fn json(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Value, CliError> {
+        let mut head = self.head(method, path);
+        let bytes = match body {
+            Some(value) => {
+                head = head.header(CONTENT_TYPE, "application/json");
+                Bytes::from(value.to_string())
+            }
+            None => Bytes::new(),
+        };
+        self.whole(head, bytes).await
+    }
+
+    /// GET.
+    pub async fn get(&self, path: &str) -> Result<Value, CliError> {
+        self.json(Method::GET, path, None).await
+    }
+
+    /// POST.
+    pub async fn post(&self, path: &str, body: Option<Value>) -> Result<Value, CliError> {
+        self.json(Method::POST, path, body).await
+    }
+
+    /// POSTs a component.
+    pub async fn post_component(&self, path: &str, bytes: Bytes) -> Result<Value, CliError> {
+        let head = self
+            .head(Method::POST, path)
+            .header(CONTENT_TYPE, "application/wasm");
+        self.whole(head, bytes).await
+    }
+
+    async fn whole(
+        &self,
+        head: hyper::http::request::Builder,
+        bytes: Bytes,
+    ) -> Result<Value, CliError> {
+        let request = head
+            .body(Either::Left(Full::new(bytes)))
+            .map_err(|e| CliError::Usage(format!("the request cannot be made: {e}")))?;
+        let response = self.send(request).await?;
+        let body = response
+            .into_body()
+            .collect()
+            .await
+            .map_err(broken)?
+            .to_bytes();
+        if body.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&body).map_err(|e| CliError::Answer(e.to_string()))
+    }
+
+    /// PUTs an archive that is made while it is sent.
+    pub async fn put_archive(&self, path: &str, archive: Streamed) -> Result<(), CliError> {
+        let request = self
+            .head(Method::PUT, path)
+            .header(CONTENT_TYPE, "application/x-tar")
+            .body(Either::Right(StreamBody::new(archive)))
+            .map_err(|e| CliError::Usage(format!("the request cannot be made: {e}")))?;
+        self.send(request).await.map(|_| ())
+    }
+
+    /// GETs an archive as it comes.
+    pub async fn get_archive(&self, path: &str) -> Result<Incoming, CliError> {
+        let request = self
+            .head(Method::GET, path)
+            .body(Either::Left(Full::default()))
+            .map_err(|e| CliError::Usage(format!("the request cannot be made: {e}")))?;
+        Ok(self.send(request).await?.into_body())
+    }
+
+    /// Opens a WebSocket.
+    pub async fn websocket(&self, path: &str) -> Result<Socket, CliError> {
+        use tungstenite::client::IntoClientRequest;
+        let mut request = format!("ws://{}{path}", self.authority())
+            .into_client_request()
+            .map_err(|e| CliError::Usage(format!("the request cannot be made: {e}")))?;
+        if let Some(token) = &self.token {
+            let value = format!("Bearer {token}").parse().map_err(|_| {
+                CliError::Usage("the token holds characters that no token has".into())
+            })?;
+            request.headers_mut().insert(AUTHORIZATION, value);
+        }
+        let wire = self.connect().await?;
+        match tokio_tungstenite::client_async(request, wire).await {
+            Ok((socket, _)) => Ok(socket),
+            Err(tungstenite::Error::Http(response)) => {
+                let body = response.body().as_deref().unwrap_or_default();
+                Err(refusal(response.status(), body))
+            }
+            Err(e) => Err(CliError::Broken(e.to_string())),
+        }
+    }
+}
+
+fn broken(error: hyper::Error) -> CliError {
+    let cause = std::error::Error::source(&error).map(ToString::to_string);
+    CliError::Broken(cause.unwrap_or_else(|| error.to_string()))
+}
+
+/// What the API said when it refused.
+pub fn refusal(status: StatusCode, body: &[u8]) -> CliError {
+    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    refusal_of(status.as_u16(), &value)
+}
+
+/// The same, of a value that was read.
+pub fn refusal_of(status: u16, value: &Value) -> CliError {
+    let violations = value["details"]["violations"].as_array();
+    CliError::Refused {
+        status,
+        code: value["details"]["code"].as_str().unwrap_or("").to_owned(),
+        message: match value["error"].as_str() {
+            Some(text) => super::output::plain(text),
+            None => format!("the server answered {status}"),
+        },
+        violations: violations
+            .into_iter()
+            .flatten()
+            .map(|v| {
+                let text = |key: &str| super::output::plain(v[key].as_str().unwrap_or(""));
+                (text("pointer"), text("message"))
+            })
+            .collect(),
+    }
+}
+
+/// One segment of a path, or a value of a query, encoded.
+pub fn encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            out.push(char::from(byte));
+        } else {
+            use std::fmt::Write;
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read_and_what_is_none_is_refused() {
+        assert_eq!(
+            "unix:/run/l.sock".parse(),
+            Ok(Place::Unix("/run/l.sock".into()))
+        );
+        assert_eq!(
+            "http://[::1]:7717/".parse(),
+            Ok(Place::Tcp("[::1]:7717".into()))
+        );
+        assert_eq!("http://box".parse(), Ok(Place::Tcp("box:80".into())));
+        for bad in [
+            "https://box",
+            "box:7717",
+            "http://",
+            "http://a/b",
+            "http://u@h",
+        ] {
+            assert!(bad.parse::<Place>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_segment_cannot_leave_its_place() {
+        assert_eq!(encode("../a b?c"), "..%2Fa%20b%3Fc");
+        assert_eq!(encode("é"), "%C3%A9");
+    }
+}

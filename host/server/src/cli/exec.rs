@@ -1,0 +1,401 @@
+//! `exec`: a command in a lease, as if it ran here.
+//!
+//! Its output goes where ours goes, our input is its input, and its exit code is ours. Interrupting sends the
+//! signal to everything that it started; a second interrupt kills it, a third lets go of it.
+
+use std::io::{Read, Write};
+use std::sync::mpsc as blocking;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Args;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Map, Value, json};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio_tungstenite::tungstenite::Message;
+
+use super::client::{Client, Socket, encode, refusal_of};
+use super::environment::pair;
+use super::exit::{CliError, EXEC_FAILED};
+use super::lease::seconds;
+use super::terminal::{self, Raw};
+use crate::api::errors::ErrorCode;
+
+const CHUNK: usize = 64 << 10;
+
+/// `exec …`
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// Give the command a terminal, and put this one into raw mode
+    #[arg(long, short = 't')]
+    tty: bool,
+    /// Give the command no input; without this it gets ours
+    #[arg(long, short = 'n')]
+    no_stdin: bool,
+    /// A variable (repeat for more)
+    #[arg(long = "env", short = 'e', value_name = "NAME=VALUE")]
+    env: Vec<String>,
+    /// Where it starts; without, the lease's workspace
+    #[arg(long, short = 'w', value_name = "DIR")]
+    cwd: Option<String>,
+    /// When it is ended, as 90s, 30m or 8h
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<String>,
+    /// The lease's id
+    lease: String,
+    /// Program and arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(super) argv: Vec<String>,
+}
+
+impl ExecArgs {
+    fn start(&self) -> Result<Value, CliError> {
+        let mut env = Map::new();
+        for text in &self.env {
+            let (name, value) = pair("--env", text)?;
+            env.insert(name.into(), value.into());
+        }
+        let mut start = json!({
+            "type": "start",
+            "argv": self.argv,
+            "env": env,
+            "stdin": !self.no_stdin,
+        });
+        if let Some(cwd) = &self.cwd {
+            start["cwd"] = cwd.as_str().into();
+        }
+        if let Some(timeout) = &self.timeout {
+            start["timeoutMs"] = (u64::from(seconds("--timeout", timeout)?) * 1000).into();
+        }
+        if self.tty {
+            let (cols, rows) = terminal::size();
+            start["tty"] = json!({"cols": cols, "rows": rows});
+        }
+        Ok(start)
+    }
+
+    /// Runs the command and answers its code.
+    pub async fn run(self, client: &Client) -> Result<u8, CliError> {
+        let start = self.start()?;
+        let interrupts = [
+            ("INT", SignalKind::interrupt()),
+            ("TERM", SignalKind::terminate()),
+            ("HUP", SignalKind::hangup()),
+            ("QUIT", SignalKind::quit()),
+        ]
+        .into_iter()
+        .map(|(name, kind)| signal(kind).map(|caught| (name, caught)))
+        .collect::<std::io::Result<Vec<_>>>()
+        .map_err(|e| CliError::Local(e.to_string()))?;
+
+        let path = format!(
+            "/api/environment-leases/{}/executions/stream",
+            encode(&self.lease)
+        );
+        let socket = client.websocket(&path).await?;
+        let (mut sink, mut frames) = socket.split();
+        send(&mut sink, Message::Text(start.to_string().into())).await?;
+        let execution = started(&mut frames).await?;
+
+        let raw = if self.tty { Raw::enter() } else { None };
+        let writer = Writer::start();
+        let typed = (!self.no_stdin).then(read_stdin);
+        let resizes = if self.tty {
+            signal(SignalKind::window_change()).ok()
+        } else {
+            None
+        };
+        let ended = tokio::select! {
+            ended = show(&mut frames, &writer) => ended,
+            failed = types(&mut sink, typed, resizes) => Err(failed),
+            failed = interrupted(client, &execution, interrupts) => Err(failed),
+        };
+        // What was read is written before the code is told.
+        let written = writer.finish().await;
+        drop(raw);
+        let code = code_of(&ended?)?;
+        written?;
+        Ok(code)
+    }
+}
+
+/// Passes our signals on. Over a request of their own: behind input that the command does not read a frame
+/// would never arrive.
+async fn interrupted(
+    client: &Client,
+    execution: &str,
+    mut interrupts: Vec<(&'static str, Signal)>,
+) -> CliError {
+    let path = format!("/api/executions/{}/signal", encode(execution));
+    let mut count = 0;
+    loop {
+        let name = std::future::poll_fn(|cx| {
+            for (name, caught) in &mut interrupts {
+                if caught.poll_recv(cx).is_ready() {
+                    return std::task::Poll::Ready(*name);
+                }
+            }
+            std::task::Poll::Pending
+        })
+        .await;
+        count += 1;
+        let name = match count {
+            1 => name,
+            2 => "KILL",
+            _ => return CliError::Local(format!("let go of {execution}, which may still run")),
+        };
+        if let Err(e) = client.post(&path, Some(json!({"signal": name}))).await {
+            super::exit::complain(&format!("{name} was not sent: {e}"), EXEC_FAILED);
+        }
+    }
+}
+
+type Sink = SplitSink<Socket, Message>;
+
+async fn send(sink: &mut Sink, message: Message) -> Result<(), CliError> {
+    sink.send(message)
+        .await
+        .map_err(|e| CliError::Broken(e.to_string()))
+}
+
+fn refused(frame: &Value) -> CliError {
+    let code = frame["details"]["code"].as_str().unwrap_or("");
+    let status = ErrorCode::parse(code).map_or(500, |c| c.status().as_u16());
+    refusal_of(status, frame)
+}
+
+fn parse(text: &str) -> Result<Value, CliError> {
+    serde_json::from_str(text).map_err(|e| CliError::Answer(e.to_string()))
+}
+
+async fn started(frames: &mut SplitStream<Socket>) -> Result<String, CliError> {
+    loop {
+        match frames.next().await {
+            Some(Ok(Message::Text(text))) => {
+                let frame = parse(&text)?;
+                return match frame["type"].as_str() {
+                    Some("started") => Ok(frame["executionId"].as_str().unwrap_or("").to_owned()),
+                    Some("error") => Err(refused(&frame)),
+                    _ => Err(CliError::Answer(
+                        "the stream did not begin as documented".into(),
+                    )),
+                };
+            }
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+            Some(Ok(_)) | None => {
+                return Err(CliError::Broken("before the command started".into()));
+            }
+            Some(Err(e)) => return Err(CliError::Broken(e.to_string())),
+        }
+    }
+}
+
+/// Shows what comes, until the exit frame, which it answers.
+async fn show(frames: &mut SplitStream<Socket>, writer: &Writer) -> Result<Value, CliError> {
+    loop {
+        match frames.next().await {
+            Some(Ok(Message::Binary(data))) => writer.write(data).await?,
+            Some(Ok(Message::Text(text))) => {
+                let frame = parse(&text)?;
+                match frame["type"].as_str() {
+                    Some("exit") => return Ok(frame),
+                    Some("error") => return Err(refused(&frame)),
+                    _ => {}
+                }
+            }
+            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
+            Some(Ok(Message::Close(_))) | None => {
+                return Err(CliError::Broken("the command may still run".into()));
+            }
+            Some(Err(e)) => {
+                return Err(CliError::Broken(format!("{e}; the command may still run")));
+            }
+        }
+    }
+}
+
+/// Sends what is typed and how the terminal's size changes; only a broken connection ends it.
+async fn types(
+    sink: &mut Sink,
+    mut typed: Option<mpsc::Receiver<Bytes>>,
+    mut resizes: Option<Signal>,
+) -> CliError {
+    loop {
+        let message = tokio::select! {
+            Some(data) = receive(&mut typed), if typed.is_some() => match data {
+                Some(data) => Message::Binary(data),
+                None => {
+                    typed = None;
+                    Message::Text(json!({"type": "stdin-end"}).to_string().into())
+                }
+            },
+            Some(()) = resized(&mut resizes), if resizes.is_some() => {
+                let (cols, rows) = terminal::size();
+                Message::Text(json!({"type": "resize", "cols": cols, "rows": rows}).to_string().into())
+            }
+            else => std::future::pending().await,
+        };
+        if let Err(e) = send(sink, message).await {
+            // The other half hears the end in order when there is one: it has a moment for that.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            return e;
+        }
+    }
+}
+
+/// The next input; `Some(None)` is its end.
+async fn receive(typed: &mut Option<mpsc::Receiver<Bytes>>) -> Option<Option<Bytes>> {
+    match typed {
+        Some(typed) => Some(typed.recv().await),
+        None => None,
+    }
+}
+
+async fn resized(resizes: &mut Option<Signal>) -> Option<()> {
+    match resizes {
+        Some(resizes) => resizes.recv().await,
+        None => None,
+    }
+}
+
+/// Reads our input on a thread of its own, which the process's end takes with it.
+fn read_stdin() -> mpsc::Receiver<Bytes> {
+    let (sender, receiver) = mpsc::channel(4);
+    std::thread::spawn(move || {
+        let mut input = std::io::stdin();
+        loop {
+            // The channel's byte first, then data.
+            let mut buffer = vec![0u8; CHUNK + 1];
+            match input.read(&mut buffer[1..]) {
+                Ok(0) | Err(_) => return,
+                Ok(read) => {
+                    buffer.truncate(read + 1);
+                    if sender.blocking_send(buffer.into()).is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    });
+    receiver
+}
+
+/// Writes the command's output on a thread of its own: a reader that is slow holds the command back, and not
+/// our signals.
+struct Writer {
+    queue: mpsc::Sender<Bytes>,
+    done: blocking::Receiver<std::io::Result<()>>,
+}
+
+impl Writer {
+    fn start() -> Writer {
+        let (queue, mut frames) = mpsc::channel::<Bytes>(4);
+        let (tell, done) = blocking::channel();
+        std::thread::spawn(move || {
+            let mut result = Ok(());
+            while let Some(frame) = frames.blocking_recv() {
+                result = put(&frame);
+                if result.is_err() {
+                    break;
+                }
+            }
+            let _ = tell.send(result);
+        });
+        Writer { queue, done }
+    }
+
+    async fn write(&self, frame: Bytes) -> Result<(), CliError> {
+        self.queue
+            .send(frame)
+            .await
+            .map_err(|_| CliError::OutputClosed)
+    }
+
+    async fn finish(self) -> Result<(), CliError> {
+        drop(self.queue);
+        let done = self.done;
+        let result = tokio::task::spawn_blocking(move || done.recv()).await;
+        match result {
+            Ok(Ok(Ok(()))) => Ok(()),
+            Ok(Ok(Err(e))) if e.kind() == std::io::ErrorKind::BrokenPipe => {
+                Err(CliError::OutputClosed)
+            }
+            Ok(Ok(Err(e))) => Err(CliError::Local(format!("the output: {e}"))),
+            _ => Err(CliError::Local("the output's thread ended early".into())),
+        }
+    }
+}
+
+fn put(frame: &[u8]) -> std::io::Result<()> {
+    match frame.split_first() {
+        Some((1, data)) => {
+            let mut out = std::io::stdout().lock();
+            out.write_all(data)?;
+            out.flush()
+        }
+        Some((2, data)) => std::io::stderr().lock().write_all(data),
+        _ => Ok(()),
+    }
+}
+
+/// The shell's code for how the command ended.
+fn code_of(exit: &Value) -> Result<u8, CliError> {
+    match exit["outcome"].as_str() {
+        Some("exited") => {
+            let code = exit["exitCode"]
+                .as_u64()
+                .and_then(|code| u8::try_from(code).ok());
+            code.ok_or_else(|| CliError::Answer("an exit code that is none".into()))
+        }
+        Some("signalled") => {
+            let name = exit["signal"].as_str().unwrap_or("");
+            Ok(128 + signal_number(name))
+        }
+        Some("out_of_memory") => Err(CliError::Local(
+            "the command was ended for its memory".into(),
+        )),
+        outcome => Err(CliError::Local(format!(
+            "what became of the command is {}{}",
+            outcome.unwrap_or("not told"),
+            match exit["reason"].as_str() {
+                Some(reason) => format!(": {}", super::output::plain(reason)),
+                None => String::new(),
+            }
+        ))),
+    }
+}
+
+/// Linux's number of a signal; 0 for one that it does not have.
+fn signal_number(name: &str) -> u8 {
+    let names = [
+        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
+        "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
+        "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+    ];
+    let at = names.iter().position(|known| *known == name);
+    at.and_then(|at| u8::try_from(at + 1).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commands_end_becomes_the_shells_code() {
+        assert_eq!(
+            code_of(&json!({"outcome": "exited", "exitCode": 255})).unwrap(),
+            255
+        );
+        assert_eq!(
+            code_of(&json!({"outcome": "signalled", "signal": "KILL"})).unwrap(),
+            137
+        );
+        assert_eq!(
+            code_of(&json!({"outcome": "signalled", "signal": "TERM"})).unwrap(),
+            143
+        );
+        assert!(code_of(&json!({"outcome": "unknown", "reason": "cut"})).is_err());
+    }
+}

@@ -1,0 +1,268 @@
+//! `lease …`
+
+use clap::Subcommand;
+use serde_json::{Map, Value};
+
+use super::admin::InCompany;
+use super::client::{Client, encode};
+use super::environment::environment_id;
+use super::exit::{CliError, DONE, FAILED};
+use super::output::{Column, Output};
+use super::progress::during;
+
+const LEASE: &[Column] = &[
+    ("ID", "id"),
+    ("STATUS", "status"),
+    ("REASON", "statusReason"),
+    ("FAILURE", "failureReason"),
+    ("PROVIDER", "provider"),
+    ("PROOF", "proof"),
+    ("WORKSPACE", "workspace"),
+    ("RESOURCE", "providerLeaseId"),
+    ("NOT ISOLATED", "notIsolated"),
+    ("ACQUIRED", "acquiredAt"),
+    ("EXPIRES", "expiresAt"),
+    ("RELEASED", "releasedAt"),
+    ("ENVIRONMENT", "environmentId"),
+];
+const LIST: &[Column] = &[
+    ("ID", "id"),
+    ("STATUS", "status"),
+    ("PROVIDER", "provider"),
+    ("ENVIRONMENT", "environmentId"),
+    ("CREATED", "createdAt"),
+    ("EXPIRES", "expiresAt"),
+    ("REASON", "statusReason"),
+];
+
+/// `lease …`
+#[derive(Debug, Subcommand)]
+pub enum LeaseCommand {
+    /// Lease an environment
+    Acquire {
+        /// The environment, by id or name
+        env: String,
+        /// When it ends at the latest, as 90s, 30m or 8h; without, when it is released
+        #[arg(long, value_name = "TIME")]
+        ttl: Option<String>,
+        /// The same key with the same request gives the same lease
+        #[arg(long, value_name = "KEY")]
+        idempotency_key: Option<String>,
+        /// Yours, to find it again
+        #[arg(long, value_name = "ID")]
+        agent: Option<String>,
+        /// Yours, to find it again
+        #[arg(long, value_name = "ID")]
+        run: Option<String>,
+        #[command(flatten)]
+        company: InCompany,
+    },
+    /// List leases, newest first
+    List {
+        /// Only those of this environment, by id or name
+        #[arg(long)]
+        env: Option<String>,
+        /// Only those in this state
+        #[arg(long)]
+        status: Option<String>,
+        #[command(flatten)]
+        company: InCompany,
+    },
+    /// Show a lease
+    Get {
+        /// The lease's id
+        lease: String,
+    },
+    /// Renew a lease before it expires
+    Renew {
+        /// The lease's id
+        lease: String,
+        /// From now, as 90s, 30m or 8h
+        #[arg(long, value_name = "TIME")]
+        ttl: String,
+    },
+    /// Release a lease, and wait until nothing is left
+    Release {
+        /// The lease's id
+        lease: String,
+    },
+    /// Stop waiting for a cleanup that cannot succeed; what may be left is yours to remove
+    Abandon {
+        /// The lease's id
+        lease: String,
+        /// For whoever finds what was left
+        #[arg(long)]
+        reason: String,
+    },
+    /// List the commands of a lease
+    Executions {
+        /// The lease's id
+        lease: String,
+    },
+}
+
+impl LeaseCommand {
+    /// Does it.
+    pub async fn run(self, client: &Client, out: &Output) -> Result<u8, CliError> {
+        match self {
+            LeaseCommand::Acquire {
+                env,
+                ttl,
+                idempotency_key,
+                agent,
+                run,
+                company,
+            } => {
+                let id = environment_id(client, &company, &env).await?;
+                let mut body = Map::new();
+                if let Some(ttl) = ttl {
+                    body.insert("ttlSeconds".into(), (seconds("--ttl", &ttl)?).into());
+                }
+                for (key, value) in [
+                    ("idempotencyKey", idempotency_key),
+                    ("agentId", agent),
+                    ("runId", run),
+                ] {
+                    if let Some(value) = value {
+                        body.insert(key.into(), value.into());
+                    }
+                }
+                let path = format!("/api/environments/{}/leases", encode(&id));
+                let asking = client.post(&path, Some(Value::Object(body)));
+                out.one(&during("acquiring", asking).await?, LEASE)?;
+            }
+            LeaseCommand::List {
+                env,
+                status,
+                company,
+            } => {
+                let mut path = match env {
+                    Some(env) => {
+                        let id = environment_id(client, &company, &env).await?;
+                        format!("/api/environments/{}/leases", encode(&id))
+                    }
+                    None => {
+                        let id = company.id(client).await?;
+                        format!("/api/companies/{}/environment-leases", encode(&id))
+                    }
+                };
+                if let Some(status) = status {
+                    path.push_str(&format!("?status={}", encode(&status)));
+                }
+                out.list(&all_pages(client, &path).await?, LIST)?;
+            }
+            LeaseCommand::Get { lease } => out.one(&client.get(&of(&lease, "")).await?, LEASE)?,
+            LeaseCommand::Renew { lease, ttl } => {
+                let body = serde_json::json!({"ttlSeconds": seconds("--ttl", &ttl)?});
+                out.one(
+                    &client.post(&of(&lease, "/renew"), Some(body)).await?,
+                    LEASE,
+                )?;
+            }
+            LeaseCommand::Release { lease } => {
+                let path = of(&lease, "/release");
+                let now = during("releasing", client.post(&path, None)).await?;
+                out.one(&now, LEASE)?;
+                if now["status"] != "released" {
+                    let status = now["status"].as_str().unwrap_or("?").to_owned();
+                    super::exit::complain(
+                        &format!(
+                            "the release is not confirmed: the lease is {status}, and the server tries again"
+                        ),
+                        FAILED,
+                    );
+                    return Ok(FAILED);
+                }
+            }
+            LeaseCommand::Abandon { lease, reason } => {
+                let body = serde_json::json!({"reason": reason});
+                out.one(
+                    &client.post(&of(&lease, "/abandon"), Some(body)).await?,
+                    LEASE,
+                )?;
+            }
+            LeaseCommand::Executions { lease } => {
+                let rows = client.get(&of(&lease, "/executions")).await?;
+                out.list(
+                    &rows,
+                    &[
+                        ("ID", "id"),
+                        ("OUTCOME", "outcome"),
+                        ("CODE", "exitCode"),
+                        ("SIGNAL", "signal"),
+                        ("STARTED", "startedAt"),
+                        ("ENDED", "endedAt"),
+                        ("COMMAND", "argv"),
+                    ],
+                )?;
+            }
+        }
+        Ok(DONE)
+    }
+}
+
+fn of(lease: &str, what: &str) -> String {
+    format!("/api/environment-leases/{}{what}", encode(lease))
+}
+
+/// Every page of a list, as one array.
+async fn all_pages(client: &Client, path: &str) -> Result<Value, CliError> {
+    let mut all = Vec::new();
+    let mut after: Option<String> = None;
+    loop {
+        let mark = if path.contains('?') { '&' } else { '?' };
+        let page = match &after {
+            Some(cursor) => {
+                client
+                    .get(&format!("{path}{mark}cursor={}", encode(cursor)))
+                    .await?
+            }
+            None => client.get(path).await?,
+        };
+        all.extend(page["items"].as_array().into_iter().flatten().cloned());
+        match page["next"].as_str() {
+            Some(next) => after = Some(next.to_owned()),
+            None => return Ok(Value::Array(all)),
+        }
+    }
+}
+
+/// A time in seconds: a number with s, m, h or d, or without a unit.
+pub fn seconds(flag: &str, text: &str) -> Result<u32, CliError> {
+    let (number, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
+        Some(at) => text.split_at(at),
+        None => (text, "s"),
+    };
+    let factor = match unit {
+        "s" => Some(1u32),
+        "m" => Some(60),
+        "h" => Some(3600),
+        "d" => Some(86400),
+        _ => None,
+    };
+    number
+        .parse::<u32>()
+        .ok()
+        .zip(factor)
+        .and_then(|(n, f)| n.checked_mul(f))
+        .filter(|s| *s > 0)
+        .ok_or_else(|| {
+            CliError::Usage(format!(
+                "{flag}: `{text}` is not a time; write it like 90s, 30m or 8h"
+            ))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seconds;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(seconds("--ttl", "90").unwrap(), 90);
+        assert_eq!(seconds("--ttl", "8h").unwrap(), 28_800);
+        for bad in ["", "0s", "-1s", "1w", "99999999d", "s"] {
+            assert!(seconds("--ttl", bad).is_err(), "{bad}");
+        }
+    }
+}

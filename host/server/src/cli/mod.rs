@@ -1,0 +1,204 @@
+//! The command `leasehold`: the server, and a client of its API for everything else.
+//!
+//! The client knows nothing that the API does not say: whatever it does can be done by `curl`. Results go to
+//! standard output, everything else to standard error.
+
+mod access;
+mod admin;
+mod client;
+mod copy;
+mod environment;
+mod exec;
+mod exit;
+mod lease;
+mod output;
+mod plugin;
+mod progress;
+mod terminal;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::server;
+use crate::settings::{Places, ServeArgs, Settings};
+use client::Client;
+use exit::CliError;
+use output::Output;
+
+/// Lease execution environments to agents.
+#[derive(Debug, Parser)]
+#[command(name = "leasehold", version, after_long_help = exit::TABLE, propagate_version = true)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Args)]
+struct Global {
+    /// Print the API's answer as JSON
+    #[arg(long, global = true)]
+    json: bool,
+
+    /// Where the server is: unix:PATH or http://HOST:PORT [default: the Unix socket in the data directory]
+    #[arg(long, global = true, value_name = "WHERE", env = "LEASEHOLD_SERVER")]
+    server: Option<String>,
+
+    /// File that holds the token; else it is taken from LEASEHOLD_TOKEN, and the Unix socket needs none
+    #[arg(long, global = true, value_name = "FILE", env = "LEASEHOLD_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start the server
+    Serve(Box<ServeArgs>),
+    /// Look at, install and switch providers
+    #[command(subcommand)]
+    Plugin(plugin::PluginCommand),
+    /// Companies, which own everything else
+    #[command(subcommand)]
+    Company(admin::CompanyCommand),
+    /// Bearer tokens for other users of the API
+    #[command(subcommand)]
+    Token(admin::TokenCommand),
+    /// Secrets, which environments refer to
+    #[command(subcommand)]
+    Secret(admin::SecretCommand),
+    /// Environments: what can be leased
+    #[command(subcommand)]
+    Env(environment::EnvCommand),
+    /// Test an environment, saved or not yet
+    Probe(environment::ProbeArgs),
+    /// Leases: acquire, renew, release
+    #[command(subcommand)]
+    Lease(lease::LeaseCommand),
+    /// Run a command in a lease, live
+    Exec(exec::ExecArgs),
+    /// Copy files into or out of a lease
+    Cp(copy::CopyArgs),
+    /// Print the activity
+    Activity(admin::ActivityArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Parses the process's arguments, does what they say, and answers the exit code.
+pub fn main() -> ExitCode {
+    let matches = match Cli::command().try_get_matches() {
+        Ok(matches) => matches,
+        Err(e) => {
+            let _ = e.print();
+            return ExitCode::from(if e.use_stderr() {
+                exit::USAGE
+            } else {
+                exit::DONE
+            });
+        }
+    };
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(e) => {
+            let _ = e.print();
+            return ExitCode::from(exit::USAGE);
+        }
+    };
+    match cli.command {
+        Command::Serve(args) => serve(*args),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "leasehold", &mut script);
+            exit::report(output::write_all(&script), false)
+        }
+        command => {
+            let is_exec = matches!(command, Command::Exec(_));
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build();
+            let runtime = match runtime {
+                Ok(runtime) => runtime,
+                Err(e) => return exit::report(Err(CliError::Local(e.to_string())), is_exec),
+            };
+            let done = runtime.block_on(client_command(cli.global, command));
+            // A thread may still wait for a terminal's next line; nobody waits for it.
+            runtime.shutdown_background();
+            match done {
+                Ok(code) => ExitCode::from(code),
+                Err(e) => exit::report(Err(e), is_exec),
+            }
+        }
+    }
+}
+
+fn serve(args: ServeArgs) -> ExitCode {
+    let settings = match Settings::resolve(args, &Places::of_this_user()) {
+        Ok(settings) => settings,
+        Err(e) => return exit::complain(&e, exit::USAGE),
+    };
+    if let Err(message) = server::start_logs(&settings) {
+        return exit::complain(&message, exit::USAGE);
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(e) => return exit::complain(&e, exit::FAILED),
+    };
+    let ended = runtime.block_on(server::run(settings));
+    // A compilation that runs on a thread cannot be stopped, and need not be.
+    runtime.shutdown_background();
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => exit::complain(&e, exit::FAILED),
+    }
+}
+
+async fn client_command(global: Global, command: Command) -> Result<u8, CliError> {
+    let client = Client::new(
+        access::server(global.server)?,
+        access::token(global.token_file)?,
+    );
+    let out = Output::new(global.json);
+    match command {
+        Command::Plugin(command) => command.run(&client, &out).await,
+        Command::Company(command) => command.run(&client, &out).await,
+        Command::Token(command) => command.run(&client, &out).await,
+        Command::Secret(command) => command.run(&client, &out).await,
+        Command::Env(command) => command.run(&client, &out).await,
+        Command::Probe(args) => args.run(&client, &out).await,
+        Command::Lease(command) => command.run(&client, &out).await,
+        Command::Exec(args) => args.run(&client).await,
+        Command::Cp(args) => args.run(&client).await,
+        Command::Activity(args) => args.run(&client, &out).await,
+        Command::Serve(_) | Command::Completions { .. } => Ok(exit::DONE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_exec_runs_keeps_its_own_flags() {
+        let cli = Cli::try_parse_from(["leasehold", "exec", "lease_1", "--", "ls", "--json", "-l"])
+            .unwrap();
+        let Command::Exec(args) = cli.command else {
+            panic!("not exec");
+        };
+        assert_eq!(args.argv, ["ls", "--json", "-l"]);
+        assert!(!cli.global.json);
+    }
+}

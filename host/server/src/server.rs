@@ -1,0 +1,228 @@
+//! `leasehold serve`: from settings to a server that answers, and back to nothing.
+//!
+//! In order: signals are caught, the data directory is locked, the doors open and `/healthz` answers, the
+//! service opens behind them, `/readyz` answers. A signal at any of these moments ends what was begun.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use tokio_util::sync::CancellationToken;
+
+use crate::access::operator::{OperatorToken, TokenFileError};
+use crate::app::App;
+use crate::http::listen::{self, ListenError};
+use crate::http::serve;
+use crate::http::signals::Signals;
+use crate::service::{OpenError, Service, ServiceOptions};
+use crate::settings::{LogFormat, Settings};
+
+/// What the service gets to end in order when requests have used up the grace.
+const LAST_MOMENT: Duration = Duration::from_secs(2);
+
+/// Why the server did not start, or not stay.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Signals cannot be caught.
+    #[error("signals cannot be caught: {0}")]
+    Signals(io::Error),
+    /// The data directory cannot be used.
+    #[error("data-dir: {}: {message}", path.display())]
+    DataDir {
+        /// Which.
+        path: PathBuf,
+        /// Why not, and how to mend it.
+        message: String,
+    },
+    /// The operator's token file.
+    #[error(transparent)]
+    Token(#[from] TokenFileError),
+    /// A door.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The service behind.
+    #[error(transparent)]
+    Open(Box<OpenError>),
+}
+
+impl From<OpenError> for ServeError {
+    fn from(error: OpenError) -> ServeError {
+        ServeError::Open(Box::new(error))
+    }
+}
+
+/// Starts writing logs to standard error, as the settings say. The error names a filter that cannot be read.
+pub fn start_logs(settings: &Settings) -> Result<(), String> {
+    let filter = tracing_subscriber::EnvFilter::try_new(&settings.log_level).map_err(|e| {
+        format!(
+            "log-level: `{}`: {e}; write it like info",
+            settings.log_level
+        )
+    })?;
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr);
+    let started = match settings.log_format {
+        LogFormat::Text => {
+            let colours = io::IsTerminal::is_terminal(&io::stderr());
+            logs.with_ansi(colours).try_init()
+        }
+        LogFormat::Json => logs.json().flatten_event(true).try_init(),
+    };
+    started.map_err(|e| format!("logs cannot be started: {e}"))
+}
+
+/// Serves until a signal ends it.
+pub async fn run(settings: Settings) -> Result<(), ServeError> {
+    let signals = Signals::catch().map_err(ServeError::Signals)?;
+    let closing = CancellationToken::new();
+    let hard = CancellationToken::new();
+    let watching = tokio::spawn(signals.watch(closing.clone(), hard.clone()));
+    let ended = tokio::select! {
+        ended = serve_until(&settings, &closing, &hard) => ended,
+        () = hard.cancelled() => Ok(()),
+    };
+    watching.abort();
+    ended
+}
+
+async fn serve_until(
+    settings: &Settings,
+    closing: &CancellationToken,
+    hard: &CancellationToken,
+) -> Result<(), ServeError> {
+    let data = open_data_dir(&settings.data_dir)?;
+    let _lock = lock(&data, &settings.data_dir)?;
+    let operator = OperatorToken::open_or_make(&data)?;
+    let doors = listen::open(settings.listen, &settings.socket).await?;
+    let app = App::new(
+        settings.limits.clone(),
+        &settings.allowed_hosts,
+        doors.address,
+        operator,
+        closing.clone(),
+    );
+    match doors.address {
+        Some(address) => {
+            tracing::info!(%address, socket = %doors.path.display(), "listening");
+        }
+        None => tracing::info!(socket = %doors.path.display(), "listening"),
+    }
+    let router = crate::api::router(app.clone());
+    let limits = settings.limits.clone();
+    let served = {
+        let (closing, hard, metrics) = (closing.clone(), hard.clone(), app.metrics().clone());
+        tokio::spawn(async move {
+            serve::serve(doors, router, &limits, &metrics, &closing, &hard).await;
+        })
+    };
+
+    let options = ServiceOptions {
+        data_dir: data,
+        data_path: settings.data_dir.clone(),
+        master_key: settings.master_key.clone(),
+    };
+    let opened = tokio::select! {
+        biased;
+        () = closing.cancelled() => None,
+        opened = Service::open(options) => Some(opened),
+    };
+    let service = match opened {
+        Some(Ok(service)) => {
+            app.set_service(service.clone());
+            tracing::info!("ready");
+            closing.cancelled().await;
+            Some(service)
+        }
+        Some(Err(e)) => {
+            closing.cancel();
+            hard.cancel();
+            let _ = served.await;
+            return Err(e.into());
+        }
+        None => None,
+    };
+
+    // Requests and streams have the grace; what the service has begun has what is left of it, and a moment.
+    let until = tokio::time::Instant::now() + settings.limits.shutdown_grace;
+    let ended = async {
+        app.streams().close();
+        app.streams().wait().await;
+        let _ = served.await;
+    };
+    if tokio::time::timeout_at(until, ended).await.is_err() {
+        tracing::warn!("not every request ended within the grace");
+    }
+    if let Some(service) = service {
+        let left = until.saturating_duration_since(tokio::time::Instant::now());
+        service.shutdown(left.max(LAST_MOMENT)).await;
+        service.authority().close().await;
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn refused(path: &Path, message: impl Into<String>) -> ServeError {
+    ServeError::DataDir {
+        path: path.to_owned(),
+        message: message.into(),
+    }
+}
+
+/// Opens the data directory, making it for the owner alone when it is not there.
+fn open_data_dir(path: &Path) -> Result<Dir, ServeError> {
+    let failed = |e: io::Error| refused(path, e.to_string());
+    if !path.exists() {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(failed)?;
+    }
+    let found = std::fs::metadata(path).map_err(failed)?;
+    if !found.is_dir() {
+        return Err(refused(path, "is not a directory"));
+    }
+    let me = rustix::process::geteuid().as_raw();
+    if found.uid() != me {
+        return Err(refused(
+            path,
+            format!(
+                "belongs to uid {}, and this server runs as {me}",
+                found.uid()
+            ),
+        ));
+    }
+    let mode = found.mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(refused(
+            path,
+            format!("has mode {mode:04o}, so others can look in; run `chmod 700` on it"),
+        ));
+    }
+    Dir::open_ambient_dir(path, cap_std::ambient_authority()).map_err(failed)
+}
+
+/// Held as long as the server lives; the kernel lets go of it whatever ends the process.
+fn lock(data: &Dir, path: &Path) -> Result<cap_std::fs::File, ServeError> {
+    let file = data
+        .open_with(
+            "lock",
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .mode(0o600),
+        )
+        .map_err(|e| refused(path, format!("its lock file: {e}")))?;
+    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(refused(
+            path,
+            "another server uses it; stop that one, or give another directory with --data-dir",
+        )),
+        Err(e) => Err(refused(path, format!("its lock file: {e}"))),
+    }
+}

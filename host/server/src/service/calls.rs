@@ -1,0 +1,310 @@
+//! One call of a component: for whom, what it may reach, where its journal and its egress records go.
+//!
+//! Everything that a component can do to the host passes the two objects made here, [`Listener`] and the egress of a
+//! [`CallScope`]. Invariants: what egress is about to make is in the lease's row before it is made (P1); a call of a
+//! superseded epoch is told `cancelled` (P4).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use leasehold_authority::{Authority, Error as AuthorityError, LABEL_OWNER, Lease};
+use leasehold_contract::{Call, CallHost, Code, Error, Label, LeaseRef, Level, Purpose, Thing};
+use leasehold_egress::{
+    Action, CallScope, EgressRecord, LeaseScope, Payloads, Reach, Recorder, Ssh,
+};
+use leasehold_runtime::{CallSetup, Redactor};
+use tokio_util::sync::CancellationToken;
+
+use super::context::Context;
+
+/// What of a lease a call acts for, and until when.
+#[derive(Clone)]
+pub(crate) struct ForLease {
+    pub(crate) id: String,
+    pub(crate) acquisition: String,
+    pub(crate) epoch: u32,
+    pub(crate) labels: Vec<Label>,
+    pub(crate) owner_label: String,
+    pub(crate) closed: CancellationToken,
+}
+
+impl ForLease {
+    /// The lease as it stands now, and the token of its gate.
+    pub(crate) fn of(lease: &Lease, closed: CancellationToken) -> ForLease {
+        ForLease {
+            id: lease.id.clone(),
+            acquisition: lease.acquisition.clone(),
+            epoch: lease.epoch,
+            labels: lease.labels.clone(),
+            owner_label: owner_label(lease),
+            closed,
+        }
+    }
+}
+
+/// The label that proves whose something is.
+pub(crate) fn owner_label(lease: &Lease) -> String {
+    lease
+        .labels
+        .iter()
+        .find(|label| label.key == LABEL_OWNER)
+        .map(|label| label.value.clone())
+        .unwrap_or_default()
+}
+
+/// How a call differs from others.
+pub(crate) struct Kind {
+    pub(crate) purpose: Purpose,
+    pub(crate) reach: Reach,
+    pub(crate) fresh: bool,
+    /// Whether this is `acquire`: the first act may create the lease's environment.
+    pub(crate) acquiring: bool,
+    pub(crate) deadline: Duration,
+    /// The host's id of the command, in `execution.start`.
+    pub(crate) execution: Option<String>,
+    pub(crate) payloads: Payloads,
+}
+
+impl Kind {
+    pub(crate) fn new(purpose: Purpose, reach: Reach, deadline: Duration) -> Kind {
+        Kind {
+            purpose,
+            reach,
+            fresh: false,
+            acquiring: false,
+            deadline,
+            execution: None,
+            payloads: Payloads::none(),
+        }
+    }
+}
+
+/// Builds what one call needs.
+pub(crate) fn setup(
+    authority: &Authority,
+    ssh: &Ssh,
+    context: &Context,
+    lease: Option<&ForLease>,
+    kind: Kind,
+) -> CallSetup {
+    let listener = Arc::new(Listener {
+        authority: authority.clone(),
+        provider: context.plugin.manifest().key.clone(),
+        lease: lease.cloned(),
+        execution: kind.execution.clone(),
+        redactor: context.redactor.clone(),
+        acted: AtomicBool::new(!kind.acquiring),
+    });
+    let scope = CallScope {
+        company: context.company.clone(),
+        plugin_revision: context.plugin.digest_hex(),
+        secret_version: context.secret_version.clone(),
+        targets: context.targets.clone(),
+        reach: kind.reach,
+        lease: lease.map(|lease| LeaseScope {
+            lease: lease.id.clone(),
+            acquisition: lease.acquisition.clone(),
+            epoch: lease.epoch,
+            owner_label: lease.owner_label.clone(),
+            labels: lease
+                .labels
+                .iter()
+                .map(|l| (l.key.clone(), l.value.clone()))
+                .collect(),
+            closed: lease.closed.clone(),
+        }),
+        execution: kind.execution,
+        fresh: kind.fresh,
+        payloads: Arc::new(kind.payloads),
+        recorder: listener.clone(),
+    };
+    CallSetup {
+        call: Call {
+            company: context.company.clone(),
+            environment: context.environment.clone(),
+            lease: lease.map(|lease| LeaseRef {
+                id: lease.id.clone(),
+                acquisition: lease.acquisition.clone(),
+                epoch: lease.epoch,
+            }),
+            labels: lease.map(|lease| lease.labels.clone()).unwrap_or_default(),
+            purpose: kind.purpose,
+            kept: Vec::new(),
+        },
+        host: listener,
+        egress: ssh.call(scope),
+        deadline: kind.deadline,
+        redactor: context.redactor.clone(),
+    }
+}
+
+/// The host's ear in one call.
+struct Listener {
+    authority: Authority,
+    provider: String,
+    lease: Option<ForLease>,
+    execution: Option<String>,
+    redactor: Redactor,
+    /// Whether it is on record that something may exist; true from the start where nothing can be created.
+    acted: AtomicBool,
+}
+
+/// Text for the log: bounded, without control characters, redacted.
+const LOGGED: usize = 2048;
+
+impl Listener {
+    fn text(&self, text: &str) -> String {
+        leasehold_runtime::clean(text, LOGGED, &self.redactor)
+    }
+}
+
+/// An answer of the authority, as a component may know it.
+fn refused(error: &AuthorityError) -> Error {
+    match error {
+        AuthorityError::Stale { .. } => Error::new(
+            Code::Cancelled,
+            "this epoch of the lease is over; create nothing more",
+        ),
+        AuthorityError::Conflict { .. } => Error::new(Code::FailedPrecondition, error.to_string()),
+        AuthorityError::Invalid { .. } => Error::new(Code::Internal, error.to_string()),
+        _ => Error::new(
+            Code::Unavailable,
+            "the host could not write it down; nothing was done",
+        ),
+    }
+}
+
+#[async_trait]
+impl CallHost for Listener {
+    fn log(&self, level: Level, message: String, fields: Vec<(String, String)>) {
+        let message = self.text(&message);
+        let fields: Vec<String> = fields
+            .iter()
+            .take(16)
+            .map(|(name, value)| format!("{}={}", self.text(name), self.text(value)))
+            .collect();
+        let fields = fields.join(" ");
+        let provider = self.provider.as_str();
+        let lease = self.lease.as_ref().map(|lease| lease.id.as_str());
+        match level {
+            Level::Trace => {
+                tracing::trace!(target: "provider", provider, lease, fields, "{message}")
+            }
+            Level::Debug => {
+                tracing::debug!(target: "provider", provider, lease, fields, "{message}")
+            }
+            Level::Info => tracing::info!(target: "provider", provider, lease, fields, "{message}"),
+            Level::Warn => tracing::warn!(target: "provider", provider, lease, fields, "{message}"),
+            Level::Error => {
+                tracing::error!(target: "provider", provider, lease, fields, "{message}")
+            }
+        }
+    }
+
+    fn progress(&self, step: String, message: String, done: Option<f64>, total: Option<f64>) {
+        let (step, message) = (self.text(&step), self.text(&message));
+        let lease = self.lease.as_ref().map(|lease| lease.id.as_str());
+        tracing::debug!(target: "provider", provider = self.provider, lease, step, done, total, "{message}");
+    }
+
+    async fn journal(
+        &self,
+        thing: Thing,
+        resource: String,
+        reference: Option<String>,
+    ) -> Result<(), Error> {
+        let Some(lease) = &self.lease else {
+            return Err(Error::new(
+                Code::FailedPrecondition,
+                "there is no lease to journal for; only calls on a lease create anything",
+            ));
+        };
+        if lease.closed.is_cancelled() {
+            return Err(Error::new(
+                Code::Cancelled,
+                "this epoch of the lease is over; create nothing more",
+            ));
+        }
+        if let (Thing::Command, Some(execution)) = (thing, &self.execution) {
+            let reference = reference.unwrap_or_else(|| "null".to_owned());
+            return self
+                .authority
+                .executions()
+                .started(execution, &reference)
+                .await
+                .map(drop)
+                .map_err(|error| refused(&error));
+        }
+        self.authority
+            .leases()
+            .journal(
+                &lease.id,
+                lease.epoch,
+                thing,
+                &resource,
+                reference.as_deref(),
+            )
+            .await
+            .map_err(|error| refused(&error))
+    }
+
+    async fn cancelled(&self) {
+        match &self.lease {
+            Some(lease) => lease.closed.cancelled().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+#[async_trait]
+impl Recorder for Listener {
+    async fn record(&self, record: EgressRecord) -> Result<(), Error> {
+        let lease = self.lease.as_ref();
+        if let Some(reason) = &record.denied {
+            tracing::warn!(
+                target: "egress",
+                provider = self.provider,
+                lease = lease.map(|lease| lease.id.as_str()),
+                target = record.target,
+                action = record.action.as_str(),
+                reason,
+                "refused"
+            );
+            return Ok(());
+        }
+        tracing::debug!(
+            target: "egress",
+            provider = self.provider,
+            lease = lease.map(|lease| lease.id.as_str()),
+            target = record.target,
+            action = record.action.as_str(),
+            "let through"
+        );
+        let Some(lease) = lease else { return Ok(()) };
+        if record.action == Action::MakeWorkspace {
+            // Where it will be: what finds it again after a crash, whatever the component answers.
+            let place = serde_json::json!({ "target": record.pointer, "parent": record.place });
+            self.authority
+                .leases()
+                .journal(
+                    &lease.id,
+                    lease.epoch,
+                    Thing::Environment,
+                    &lease.acquisition,
+                    Some(&place.to_string()),
+                )
+                .await
+                .map_err(|error| refused(&error))?;
+        }
+        if record.action.acts() && !self.acted.swap(true, Ordering::AcqRel) {
+            self.authority
+                .leases()
+                .unsafe_sent(&lease.id, lease.epoch)
+                .await
+                .map_err(|error| refused(&error))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,372 @@
+//! What a configuration resolves to for calls: the component's view of it, the targets, the variables, and what must
+//! never be shown.
+//!
+//! Secrets are resolved here, through a binding that names place and destination, and go into targets and payloads
+//! only. Invariant (P8): the text that a component is given holds none of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use leasehold_authority::{Actor, Authority, Lease, Resolved, Selector, env_pointer};
+use leasehold_contract::FieldViolation;
+use leasehold_egress::{Payloads, SshTarget};
+use leasehold_runtime::{Plugin, Redactor};
+use serde_json::{Map, Value};
+use zeroize::Zeroizing;
+
+use super::configuration::{self, Field, Format};
+use super::error::ServiceError;
+
+/// Whose right to use a secret is used.
+pub(crate) enum Holder<'a> {
+    /// An administrator's word, for a draft that is not saved; recorded.
+    Draft { actor: &'a Actor, company: &'a str },
+    /// An environment's bindings.
+    Environment { id: &'a str },
+    /// What a lease pinned when it was acquired.
+    Lease { id: &'a str },
+}
+
+/// A variable of every command of an environment.
+enum Variable {
+    Plain(String),
+    Secret(Zeroizing<String>),
+}
+
+/// A configuration, resolved.
+pub(crate) struct Context {
+    pub(crate) company: String,
+    pub(crate) environment: Option<String>,
+    pub(crate) plugin: Plugin,
+    /// The configuration as the component gets it.
+    pub(crate) config: String,
+    /// The `ssh-target` fields by pointer.
+    pub(crate) targets: BTreeMap<String, Arc<SshTarget>>,
+    /// Names the versions of the secrets in `targets`.
+    pub(crate) secret_version: String,
+    variables: Vec<(String, Variable)>,
+    /// Removes what must not be shown.
+    pub(crate) redactor: Redactor,
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context")
+            .field("company", &self.company)
+            .field("environment", &self.environment)
+            .field("targets", &self.targets)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The configuration and variables that a context is made from.
+pub(crate) struct Source<'a> {
+    pub(crate) company: &'a str,
+    pub(crate) environment: Option<&'a str>,
+    pub(crate) config: &'a Map<String, Value>,
+    pub(crate) env_vars: &'a Map<String, Value>,
+}
+
+impl Context {
+    /// Resolves a configuration for calls of `plugin`.
+    ///
+    /// # Errors
+    /// A secret that is not bound, or bound for another place or destination; a target that is not one.
+    pub(crate) async fn resolve(
+        authority: &Authority,
+        plugin: Plugin,
+        holder: Holder<'_>,
+        source: Source<'_>,
+    ) -> Result<Context, ServiceError> {
+        let config = Value::Object(source.config.clone());
+        let schema = &plugin.manifest().config_schema;
+        let uses = configuration::secret_uses(schema, &config)
+            .map_err(|violations| ServiceError::Invalid { violations })?;
+        let mut resolved = config.clone();
+        let mut versions = Vec::new();
+        let mut hidden = Vec::new();
+        for used in &uses {
+            let Some(reference) = config.pointer(&used.pointer) else {
+                continue;
+            };
+            let secret = open(
+                authority,
+                &holder,
+                &used.pointer,
+                reference,
+                &used.destinations,
+            )
+            .await?;
+            versions.push(format!(
+                "{}={}@{}",
+                secret.pin.pointer, secret.pin.secret_id, secret.pin.version
+            ));
+            let text = text_of(&secret, &used.pointer)?;
+            if let Some(place) = resolved.pointer_mut(&used.pointer) {
+                *place = Value::String(text.to_string());
+            }
+        }
+        let mut targets = BTreeMap::new();
+        let mut violations = Vec::new();
+        for field in configuration::fields(schema, &config) {
+            if field.format != Format::SshTarget {
+                continue;
+            }
+            let Some(value) = resolved.pointer_mut(&field.pointer) else {
+                continue;
+            };
+            let value = value.take();
+            let target = SshTarget::from_config(&value);
+            drop_secrets(value);
+            match target {
+                Ok(target) => {
+                    hidden.extend(target.secrets());
+                    targets.insert(field.pointer, Arc::new(target));
+                }
+                Err(wrong) => violations.extend(wrong.into_iter().map(|v| FieldViolation {
+                    pointer: format!("{}{}", field.pointer, v.pointer),
+                    message: v.message,
+                })),
+            }
+        }
+        drop_secrets(resolved);
+        if !violations.is_empty() {
+            return Err(ServiceError::Invalid { violations });
+        }
+        let mut variables = Vec::with_capacity(source.env_vars.len());
+        for (name, value) in source.env_vars {
+            let variable = match value {
+                Value::String(text) => Variable::Plain(text.clone()),
+                reference => {
+                    let pointer = env_pointer(name);
+                    let destinations = ["lease".to_owned()];
+                    let secret =
+                        open(authority, &holder, &pointer, reference, &destinations).await?;
+                    let text = text_of(&secret, &pointer)?;
+                    hidden.push(text.to_string());
+                    Variable::Secret(text)
+                }
+            };
+            variables.push((name.clone(), variable));
+        }
+        versions.sort();
+        let given = component_view(schema, &config, &targets);
+        Ok(Context {
+            company: source.company.to_owned(),
+            environment: source.environment.map(str::to_owned),
+            config: given.to_string(),
+            targets,
+            secret_version: versions.join(","),
+            variables,
+            redactor: redactor(hidden),
+            plugin,
+        })
+    }
+
+    /// As [`Context::resolve`], for what a lease pinned.
+    pub(crate) async fn of_lease(
+        authority: &Authority,
+        plugin: Plugin,
+        lease: &Lease,
+    ) -> Result<Context, ServiceError> {
+        Context::resolve(
+            authority,
+            plugin,
+            Holder::Lease { id: &lease.id },
+            Source {
+                company: &lease.company_id,
+                environment: Some(&lease.environment_id),
+                config: &lease.config,
+                env_vars: &lease.env_vars,
+            },
+        )
+        .await
+    }
+
+    /// The target of an environment, as people call it; the provider's key where it has none.
+    pub(crate) fn name(&self) -> String {
+        self.targets.values().next().map_or_else(
+            || self.plugin.manifest().key.clone(),
+            |target| target.identity(),
+        )
+    }
+
+    /// Whether one lease at a time may have the target: the provider says that it is one account, and the
+    /// configuration does not say that sharing it is wanted.
+    pub(crate) fn is_exclusive(&self, config: &Map<String, Value>) -> bool {
+        self.plugin.manifest().features.exclusive_target
+            && config.get("allowSharedAccount").and_then(Value::as_bool) != Some(true)
+    }
+
+    /// The variables of one command: the environment's, then the command's own over them. Secrets stand in it as
+    /// placeholders that mean something in this call alone.
+    ///
+    /// # Errors
+    /// The system's source of randomness failing.
+    pub(crate) fn variables(
+        &self,
+        own: &[(String, String)],
+    ) -> Result<(Vec<(String, String)>, Payloads), ServiceError> {
+        let mut all: Vec<(String, String)> = Vec::with_capacity(self.variables.len() + own.len());
+        let mut payloads = Payloads::none();
+        for (name, variable) in &self.variables {
+            if own.iter().any(|(o, _)| o == name) {
+                continue;
+            }
+            match variable {
+                Variable::Plain(text) => all.push((name.clone(), text.clone())),
+                Variable::Secret(text) => {
+                    let placeholder = placeholder()?;
+                    payloads.insert(placeholder.clone(), text.to_string());
+                    all.push((name.clone(), placeholder));
+                }
+            }
+        }
+        all.extend(own.iter().cloned());
+        Ok((all, payloads))
+    }
+}
+
+/// The configuration as a component may see it: targets reduced, credentials as placeholders that mean nothing.
+pub(crate) fn component_view(
+    schema: &Value,
+    config: &Value,
+    targets: &BTreeMap<String, Arc<SshTarget>>,
+) -> Value {
+    configuration::stand_ins(schema, config, |field: &Field, _| match field.format {
+        Format::SshTarget => targets
+            .get(&field.pointer)
+            .map_or(Value::Null, |target| target.reduced()),
+        Format::Secret => Value::String("leasehold-placeholder".to_owned()),
+        Format::Endpoint | Format::EngineEndpoint | Format::Registry => Value::Null,
+    })
+}
+
+async fn open(
+    authority: &Authority,
+    holder: &Holder<'_>,
+    pointer: &str,
+    reference: &Value,
+    destinations: &[String],
+) -> Result<Resolved, ServiceError> {
+    let secrets = authority.secrets();
+    let resolved = match holder {
+        Holder::Environment { id } => secrets.resolve(id, pointer).await?,
+        Holder::Lease { id } => secrets.resolve_pinned(id, pointer).await?,
+        Holder::Draft { actor, company } => {
+            let wrong = |message: &str| ServiceError::Invalid {
+                violations: vec![FieldViolation {
+                    pointer: pointer.to_owned(),
+                    message: message.to_owned(),
+                }],
+            };
+            let id = reference
+                .get("secretId")
+                .and_then(Value::as_str)
+                .filter(|_| reference.get("type").and_then(Value::as_str) == Some("secret_ref"))
+                .ok_or_else(|| wrong("must be a secret reference {\"type\":\"secret_ref\",\"secretId\":\"sec_…\",\"version\":\"latest\"}"))?;
+            let selector = match reference.get("version") {
+                None => Selector::Latest,
+                Some(version) => serde_json::from_value(version.clone())
+                    .map_err(|_| wrong("a version is \"latest\" or a number from 1"))?,
+            };
+            secrets
+                .resolve_draft(actor, company, id, selector, pointer, destinations)
+                .await?
+        }
+    };
+    // A binding is the right to use a secret toward one destination; where the two differ, something was moved.
+    if resolved.pin.destinations != destinations {
+        return Err(leasehold_authority::Error::Corrupt {
+            what: format!("the binding of {pointer}: it is for another destination"),
+        }
+        .into());
+    }
+    Ok(resolved)
+}
+
+fn text_of(secret: &Resolved, pointer: &str) -> Result<Zeroizing<String>, ServiceError> {
+    match std::str::from_utf8(&secret.value) {
+        Ok(text) if !text.contains('\0') => Ok(Zeroizing::new(text.to_owned())),
+        _ => Err(ServiceError::Invalid {
+            violations: vec![FieldViolation {
+                pointer: pointer.to_owned(),
+                message: "the secret's value must be UTF-8 text without NUL here".to_owned(),
+            }],
+        }),
+    }
+}
+
+/// Wipes the strings of a resolved configuration before it is freed.
+fn drop_secrets(value: Value) {
+    match value {
+        Value::String(text) => drop(Zeroizing::new(text)),
+        Value::Array(items) => items.into_iter().for_each(drop_secrets),
+        Value::Object(object) => object
+            .into_iter()
+            .for_each(|(_, value)| drop_secrets(value)),
+        _ => {}
+    }
+}
+
+/// A random token that stands for a value in one call.
+fn placeholder() -> Result<String, ServiceError> {
+    let mut bytes = [0u8; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| leasehold_authority::Error::Internal(format!("no randomness: {error}")))?;
+    Ok(bytes.iter().fold("lhp-".to_owned(), |mut text, byte| {
+        use std::fmt::Write;
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
+}
+
+/// The shortest value that is looked for in texts: shorter ones would take words out of them.
+const SHORTEST: usize = 8;
+
+/// Replaces each of these values, longest first. The second net, not the boundary.
+fn redactor(values: Vec<String>) -> Redactor {
+    let mut values: Vec<Zeroizing<String>> = values
+        .into_iter()
+        .flat_map(|value| {
+            let lines: Vec<String> = value.lines().map(|l| l.trim().to_owned()).collect();
+            drop(Zeroizing::new(value));
+            lines
+        })
+        .filter(|line| line.len() >= SHORTEST)
+        .map(Zeroizing::new)
+        .collect();
+    values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+    Arc::new(move |text: &str| {
+        let mut text = text.to_owned();
+        for value in &values {
+            if text.contains(value.as_str()) {
+                text = text.replace(value.as_str(), "[redacted]");
+            }
+        }
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_loses_every_secret_of_eight_bytes_line_by_line() {
+        let redact = redactor(vec![
+            "first-line-x\nsecond-line-y".to_owned(),
+            "short".to_owned(),
+        ]);
+        assert_eq!(
+            redact("a second-line-y b first-line-x short"),
+            "a [redacted] b [redacted] short"
+        );
+    }
+
+    #[test]
+    fn a_longer_secret_is_removed_before_its_prefix() {
+        let redact = redactor(vec!["password".to_owned(), "password-longer".to_owned()]);
+        assert_eq!(redact("password-longer"), "[redacted]");
+    }
+}

@@ -1,0 +1,250 @@
+//! Saving an environment: the schema, the host's own formats, the provider's own check, then the authority.
+//!
+//! Nothing is reached: `check-config` runs with everything refused and must give back every target and secret as it
+//! was. What is saved is what the provider normalised, with the true values put back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_authority::{Actor, Environment, EnvironmentDraft, EnvironmentPatch, SecretUse};
+use leasehold_contract::{FieldViolation, Purpose};
+use leasehold_egress::SshTarget;
+use leasehold_runtime::{CallSetup, Plugin};
+use serde_json::{Map, Value};
+
+use super::Service;
+use super::configuration::{self, Format};
+use super::context;
+use super::error::ServiceError;
+
+/// Time for `check-config`, which reaches nothing.
+const CHECK_CONFIG: Duration = Duration::from_secs(10);
+
+impl Service {
+    /// Saves a new environment.
+    ///
+    /// # Errors
+    /// Every violation at once; nothing is saved then.
+    pub async fn create_environment(
+        &self,
+        actor: &Actor,
+        company: &str,
+        draft: EnvironmentDraft,
+    ) -> Result<Environment, ServiceError> {
+        self.accepting()?;
+        let (draft, uses) = self.checked(company, draft).await?;
+        Ok(self
+            .authority()
+            .environments()
+            .create(actor, company, draft, uses)
+            .await?)
+    }
+
+    /// Changes an environment. A change of configuration is checked whole, as a new one is.
+    ///
+    /// # Errors
+    /// Every violation at once; nothing is saved then. `Stale` where somebody else changed it meanwhile.
+    pub async fn update_environment(
+        &self,
+        actor: &Actor,
+        id: &str,
+        patch: EnvironmentPatch,
+    ) -> Result<Environment, ServiceError> {
+        self.accepting()?;
+        let before = self.authority().environments().get(id).await?;
+        let draft = before.patched(patch);
+        let unchanged = draft.config == before.config
+            && draft.driver == before.driver
+            && draft.provider == before.provider;
+        let (draft, uses) = match self.checked(&before.company_id, draft.clone()).await {
+            Ok(checked) => checked,
+            // A provider that is gone must not keep anybody from renaming or archiving what is configured for it.
+            Err(ServiceError::Refused { .. } | ServiceError::Install(_)) if unchanged => {
+                let uses = self
+                    .authority()
+                    .secrets()
+                    .bound_pointers(id)
+                    .await?
+                    .into_iter()
+                    .filter(|pin| pin.pointer.starts_with('/'))
+                    .map(|pin| SecretUse {
+                        pointer: pin.pointer,
+                        sites: pin.sites,
+                        destinations: pin.destinations,
+                    })
+                    .collect();
+                (draft, uses)
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(self
+            .authority()
+            .environments()
+            .update(actor, id, before.revision, draft, uses)
+            .await?)
+    }
+
+    /// A draft whose configuration was checked and normalised, with the secrets that it uses.
+    pub(crate) async fn checked(
+        &self,
+        company: &str,
+        mut draft: EnvironmentDraft,
+    ) -> Result<(EnvironmentDraft, Vec<SecretUse>), ServiceError> {
+        let plugin = self.catalog().current(&draft.provider).await?;
+        let manifest = plugin.manifest().clone();
+        let mut violations = Vec::new();
+        if manifest.driver.as_str() != draft.driver.as_str() {
+            violations.push(FieldViolation {
+                pointer: "/driver".to_owned(),
+                message: format!(
+                    "the provider {} has driver {}; say that, or choose another provider",
+                    manifest.key,
+                    manifest.driver.as_str()
+                ),
+            });
+        }
+        for name in draft
+            .env_vars
+            .keys()
+            .filter(|name| configuration::is_hosts_variable(name))
+        {
+            violations.push(FieldViolation {
+                pointer: format!("/envVars/{name}"),
+                message:
+                    "variables that begin with LEASEHOLD_ are the host's own; choose another name"
+                        .to_owned(),
+            });
+        }
+        let schema = &manifest.config_schema;
+        let config = Value::Object(draft.config.clone());
+        if let Err(wrong) = configuration::check(schema, &config) {
+            violations.extend(wrong);
+        }
+        let uses = match configuration::secret_uses(schema, &config) {
+            Ok(uses) => uses,
+            Err(wrong) => {
+                violations.extend(wrong);
+                Vec::new()
+            }
+        };
+        let (targets, wrong) = targets_of(schema, &config);
+        violations.extend(wrong);
+        if !violations.is_empty() {
+            return Err(invalid_config(violations));
+        }
+        draft.config = normalised(&plugin, company, schema, &config, &targets).await?;
+        Ok((draft, uses))
+    }
+}
+
+/// The targets of a configuration whose secrets are not resolved: for their shape, and for what a component may see.
+fn targets_of(
+    schema: &Value,
+    config: &Value,
+) -> (BTreeMap<String, Arc<SshTarget>>, Vec<FieldViolation>) {
+    let mut targets = BTreeMap::new();
+    let mut violations = Vec::new();
+    for field in configuration::fields(schema, config) {
+        if field.format != Format::SshTarget {
+            continue;
+        }
+        let Some(value) = config.pointer(&field.pointer) else {
+            continue;
+        };
+        match SshTarget::from_config(&shape_of(value)) {
+            Ok(target) => {
+                targets.insert(field.pointer, Arc::new(target));
+            }
+            Err(wrong) => violations.extend(wrong.into_iter().map(|v| FieldViolation {
+                pointer: format!("{}{}", field.pointer, v.pointer),
+                message: v.message,
+            })),
+        }
+    }
+    (targets, violations)
+}
+
+/// A target with a text in place of each reference: only its shape is looked at.
+fn shape_of(value: &Value) -> Value {
+    match value {
+        Value::Object(object)
+            if object.get("type").and_then(Value::as_str) == Some("secret_ref") =>
+        {
+            Value::String("-----BEGIN OPENSSH PRIVATE KEY-----".to_owned())
+        }
+        Value::Object(object) => Value::Object(
+            object
+                .iter()
+                .map(|(name, value)| (name.clone(), shape_of(value)))
+                .collect(),
+        ),
+        Value::Array(items) => Value::Array(items.iter().map(shape_of).collect()),
+        other => other.clone(),
+    }
+}
+
+/// What the provider makes of a configuration, with the true values put back.
+async fn normalised(
+    plugin: &Plugin,
+    company: &str,
+    schema: &Value,
+    config: &Value,
+    targets: &BTreeMap<String, Arc<SshTarget>>,
+) -> Result<Map<String, Value>, ServiceError> {
+    let what = || format!("checking the configuration for {}", plugin.manifest().key);
+    let mut setup = CallSetup::refusing(Purpose::Setup, CHECK_CONFIG);
+    setup.call.company = company.to_owned();
+    let given = context::component_view(schema, config, targets);
+    let answer = match plugin.check_config(&setup, &given.to_string()).await {
+        Ok(answer) => answer,
+        Err(leasehold_runtime::Failure::Provider(error)) => {
+            return Err(match error.violations {
+                Some(violations) if !violations.is_empty() => invalid_config(violations),
+                _ => ServiceError::Provider {
+                    what: what(),
+                    error,
+                },
+            });
+        }
+        Err(failure) => return Err(ServiceError::of(what(), failure)),
+    };
+    let answer: Value = serde_json::from_str(&answer).map_err(|_| {
+        ServiceError::of(
+            what(),
+            leasehold_runtime::Failure::Answer {
+                field: "check-config",
+                message: "must be JSON".to_owned(),
+            },
+        )
+    })?;
+    let saved = configuration::put_back(schema, config, &given, answer).map_err(invalid_config)?;
+    // The provider may have filled in a field that its own schema refuses.
+    configuration::check(schema, &saved).map_err(invalid_config)?;
+    match saved {
+        Value::Object(object) => Ok(object),
+        _ => Ok(Map::new()),
+    }
+}
+
+/// Violations of the configuration, as pointers into the request.
+fn invalid_config(violations: Vec<FieldViolation>) -> ServiceError {
+    ServiceError::Invalid {
+        violations: violations
+            .into_iter()
+            .map(|v| {
+                let of_request = ["/driver", "/envVars"]
+                    .iter()
+                    .any(|own| v.pointer.starts_with(own));
+                FieldViolation {
+                    pointer: if of_request {
+                        v.pointer
+                    } else {
+                        format!("/config{}", v.pointer)
+                    },
+                    message: v.message,
+                }
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,83 @@
+//! Why the service could not do what was asked.
+//!
+//! Every variant carries what a program needs to decide and what a person needs to mend it. Texts that came from a
+//! component or a backend are bounded and redacted before they get here.
+
+use leasehold_contract::FieldViolation;
+
+/// The service's one error.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// The authority refused or failed.
+    #[error(transparent)]
+    Authority(#[from] leasehold_authority::Error),
+    /// The provider, or egress for it, answered with an error.
+    #[error("{what}: {error}")]
+    Provider {
+        /// What was being done, and to what.
+        what: String,
+        /// Bounded and redacted.
+        error: leasehold_contract::Error,
+    },
+    /// The component failed otherwise: a trap, a limit, a timeout.
+    #[error("{what}: {failure}")]
+    Component {
+        /// What was being done, and to what.
+        what: String,
+        /// Which kind.
+        failure: leasehold_runtime::Failure,
+    },
+    /// A component cannot be installed.
+    #[error(transparent)]
+    Install(#[from] leasehold_runtime::InstallError),
+    /// What was given cannot work.
+    #[error("{}", summary(violations))]
+    Invalid {
+        /// Every one at once.
+        violations: Vec<FieldViolation>,
+    },
+    /// Not in this state, or not by this version.
+    #[error("{message}")]
+    Refused {
+        /// A stable code of the documented list.
+        code: &'static str,
+        /// For a person.
+        message: String,
+    },
+    /// The server is still starting.
+    #[error("the server is starting; ask /readyz until it answers 200")]
+    NotReady,
+    /// The server is stopping and starts nothing new.
+    #[error("the server is shutting down")]
+    ShuttingDown,
+}
+
+impl ServiceError {
+    /// A refusal with a stable code.
+    pub fn refused(code: &'static str, message: impl Into<String>) -> ServiceError {
+        ServiceError::Refused {
+            code,
+            message: message.into(),
+        }
+    }
+
+    /// What a call of a component came to, with what was being done.
+    pub fn of(what: impl Into<String>, failure: leasehold_runtime::Failure) -> ServiceError {
+        let what = what.into();
+        match failure {
+            leasehold_runtime::Failure::Provider(error) => ServiceError::Provider { what, error },
+            failure => ServiceError::Component { what, failure },
+        }
+    }
+}
+
+fn summary(violations: &[FieldViolation]) -> String {
+    match violations {
+        [] => "the input is not valid".to_owned(),
+        [one] if one.pointer.is_empty() => one.message.clone(),
+        [one] => format!("{}: {}", one.pointer, one.message),
+        [one, rest @ ..] => {
+            format!("{}: {} (and {} more)", one.pointer, one.message, rest.len())
+        }
+    }
+}

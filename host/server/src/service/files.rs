@@ -1,0 +1,109 @@
+//! Trees of files into and out of a lease, as tar archives that the host moves.
+//!
+//! The component is asked where to put what; the bytes pass it by. Paths are inside the lease's workspace, or absolute
+//! inside the environment; what an archive may hold is egress's to decide.
+
+use std::time::Duration;
+
+use leasehold_authority::{Actor, Lease};
+use leasehold_contract::{ByteStream, Purpose};
+use leasehold_egress::Reach;
+
+use super::Service;
+use super::calls::Kind;
+use super::error::ServiceError;
+use super::leasing::handle_of;
+
+/// Time for one transfer.
+const TRANSFER: Duration = Duration::from_secs(3600);
+
+impl Service {
+    /// Unpacks a tar below `path`, which exists; an empty path is the workspace.
+    ///
+    /// # Errors
+    /// A lease that is not active; an entry that would leave `path`; what the target refuses.
+    pub async fn put_files(
+        &self,
+        _actor: &Actor,
+        lease: &str,
+        path: &str,
+        archive: ByteStream,
+    ) -> Result<(), ServiceError> {
+        self.accepting()?;
+        let lease = self.active(lease).await?;
+        let context = self.context_of(&lease).await?;
+        let path = resolved(&lease, path)?;
+        let for_lease = self.for_lease(&lease);
+        let call = self.call(
+            &context,
+            Some(&for_lease),
+            Kind::new(Purpose::Run, Reach::Act, TRANSFER),
+        );
+        context
+            .plugin
+            .put(&call, &context.config, handle_of(&lease), &path, archive)
+            .await
+            .map_err(|failure| {
+                ServiceError::of(format!("copying to {path} of {}", lease.id), failure)
+            })
+    }
+
+    /// A tar of `path`; an empty path is the workspace.
+    ///
+    /// # Errors
+    /// A lease that is not active; a path that is not there.
+    pub async fn get_files(
+        &self,
+        _actor: &Actor,
+        lease: &str,
+        path: &str,
+    ) -> Result<ByteStream, ServiceError> {
+        self.accepting()?;
+        let lease = self.active(lease).await?;
+        let context = self.context_of(&lease).await?;
+        let path = resolved(&lease, path)?;
+        let for_lease = self.for_lease(&lease);
+        let call = self.call(
+            &context,
+            Some(&for_lease),
+            Kind::new(Purpose::Run, Reach::Read, TRANSFER),
+        );
+        context
+            .plugin
+            .get(&call, &context.config, handle_of(&lease), &path)
+            .await
+            .map_err(|failure| {
+                ServiceError::of(format!("copying from {path} of {}", lease.id), failure)
+            })
+    }
+}
+
+/// A path inside the environment: relative ones are the workspace's, and none climbs out of it.
+fn resolved(lease: &Lease, path: &str) -> Result<String, ServiceError> {
+    let refused = |message: &str| ServiceError::Invalid {
+        violations: vec![leasehold_contract::FieldViolation {
+            pointer: "/path".to_owned(),
+            message: message.to_owned(),
+        }],
+    };
+    if path.contains('\0') {
+        return Err(refused("may not contain NUL"));
+    }
+    if path.split('/').any(|part| part == "..") {
+        return Err(refused("may not contain `..`; give the path that is meant"));
+    }
+    if path.starts_with('/') {
+        return Ok(path.to_owned());
+    }
+    let workspace = lease
+        .workspace
+        .as_deref()
+        .unwrap_or("/")
+        .trim_end_matches('/');
+    let path = path.trim_start_matches("./").trim_end_matches('/');
+    Ok(if path.is_empty() || path == "." {
+        workspace.to_owned()
+    } else {
+        format!("{workspace}/{path}")
+    })
+}

@@ -1,0 +1,445 @@
+//! Acquiring, renewing and looking at leases.
+//!
+//! The order is the authority's: intent, provider, the host's own look, active. The work runs in a task that a client's
+//! disconnect does not end. Invariants: nothing is created before the intent is durable (P1); what the host did not
+//! see to be ours never becomes active as owned (P2).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_authority::{
+    AcquireIntent, Activation, Actor, CallerRefs, Event, Handling, Lease, Proof, Status,
+};
+use leasehold_contract::{Acquired, Observation, Purpose};
+use leasehold_egress::{LeaseMark, Ownership, Reach};
+
+use super::Service;
+use super::calls::{ForLease, Kind, owner_label};
+use super::context::{Context, Holder, Source};
+use super::error::ServiceError;
+use super::model::AcquireRequest;
+use super::places::Place;
+
+/// The longest that acquiring may take, whatever a provider or a client says.
+const LONGEST_ACQUIRE: Duration = Duration::from_secs(3600);
+/// Time for `inspect` and other reads.
+pub(crate) const READ: Duration = Duration::from_secs(60);
+
+/// A lease's handle; JSON null where none was ever answered.
+pub(crate) fn handle_of(lease: &Lease) -> &str {
+    lease.handle.as_deref().unwrap_or("null")
+}
+
+impl Service {
+    /// Acquires a lease of an environment and answers when it is active.
+    ///
+    /// # Errors
+    /// Before the intent: nothing happened. After it: the lease's row says what is left, and the error's text names it.
+    pub async fn acquire(
+        &self,
+        actor: &Actor,
+        environment: &str,
+        request: AcquireRequest,
+    ) -> Result<Lease, ServiceError> {
+        self.acquire_for(actor, environment, request, Purpose::Run)
+            .await
+    }
+
+    pub(crate) async fn acquire_for(
+        &self,
+        actor: &Actor,
+        environment: &str,
+        request: AcquireRequest,
+        purpose: Purpose,
+    ) -> Result<Lease, ServiceError> {
+        self.accepting()?;
+        let environment = self.authority().environments().get(environment).await?;
+        if environment.status != leasehold_authority::EnvironmentStatus::Active {
+            return Err(ServiceError::refused(
+                "environment_inactive",
+                format!(
+                    "the environment {:?} is archived; make it active to lease it",
+                    environment.name
+                ),
+            ));
+        }
+        let plugin = self.catalog().current(&environment.provider).await?;
+        let context = Context::resolve(
+            self.authority(),
+            plugin,
+            Holder::Environment {
+                id: &environment.id,
+            },
+            Source {
+                company: &environment.company_id,
+                environment: Some(&environment.id),
+                config: &environment.config,
+                env_vars: &environment.env_vars,
+            },
+        )
+        .await?;
+        let account_key = self.account_of(&context).await;
+        let exclusive_key = account_key
+            .clone()
+            .filter(|_| context.is_exclusive(&environment.config));
+        let declared = Duration::from_millis(context.plugin.manifest().acquire_timeout.into());
+        let deadline = request
+            .timeout_ms
+            .map_or(declared, |ms| Duration::from_millis(ms.into()))
+            .min(LONGEST_ACQUIRE);
+        let begun = self
+            .authority()
+            .leases()
+            .begin(
+                actor,
+                AcquireIntent {
+                    environment: environment.id.clone(),
+                    target_revision: environment.target_revision,
+                    plugin_digest: context.plugin.digest_hex(),
+                    purpose,
+                    exclusive_key,
+                    account_key,
+                    ttl: request.ttl_seconds.map(|s| Duration::from_secs(s.into())),
+                    caller: CallerRefs {
+                        agent: request.agent_id,
+                        run: request.run_id,
+                        workspace: request.workspace_id,
+                        issue: request.issue_id,
+                    },
+                    idempotency_key: request.idempotency_key,
+                },
+            )
+            .await?;
+        if !begun.fresh {
+            return Ok(begun.lease);
+        }
+        let service = self.clone();
+        let actor = actor.clone();
+        self.finish(async move {
+            service
+                .realise(&actor, begun.lease, Arc::new(context), deadline)
+                .await
+        })
+        .await
+    }
+
+    /// From a durable intent to an active lease, or to whatever is left.
+    pub(crate) async fn realise(
+        &self,
+        actor: &Actor,
+        lease: Lease,
+        context: Arc<Context>,
+        deadline: Duration,
+    ) -> Result<Lease, ServiceError> {
+        let _turn = self.turns().take(&lease.id).await;
+        let what = format!("acquiring {} of {}", lease.id, context.name());
+        let closed = self.gates().token(&lease.id, lease.epoch);
+        let for_lease = ForLease::of(&lease, closed);
+        let mut kind = Kind::new(lease.purpose, Reach::Act, deadline);
+        kind.acquiring = true;
+        let call = self.call(&context, Some(&for_lease), kind);
+        let ttl = lease.ttl.and_then(|ms| u32::try_from(ms / 1000).ok());
+        let beating = self.beat(&lease);
+        let acquired = context.plugin.acquire(&call, &context.config, ttl).await;
+        let outcome = match acquired {
+            Ok(acquired) => match self.prove(&lease, &context, &acquired).await {
+                Ok(proof) => Ok((acquired, proof)),
+                Err(error) => Err(ServiceError::Provider {
+                    what: what.clone(),
+                    error,
+                }),
+            },
+            Err(failure) => Err(ServiceError::of(what.clone(), failure)),
+        };
+        drop(beating);
+        match outcome {
+            Ok((acquired, proof)) => {
+                let event = Event::Activated(Activation {
+                    resource: acquired.resource,
+                    handle: acquired.handle,
+                    workspace: acquired.workspace,
+                    proof,
+                    attested_ttl: acquired.ttl.map(|s| Duration::from_secs(s.into())),
+                });
+                match self
+                    .authority()
+                    .leases()
+                    .apply(actor, &lease.id, lease.epoch, event)
+                    .await
+                {
+                    Ok(transition) => {
+                        self.contexts().put(&lease.id, context);
+                        Ok(transition.lease)
+                    }
+                    // Released, or taken over, while the provider worked: whoever did that tears it down.
+                    Err(error) => {
+                        self.wake();
+                        Err(error.into())
+                    }
+                }
+            }
+            Err(error) => {
+                let event = Event::AcquireFailed {
+                    reason: error.to_string(),
+                };
+                let transition = self
+                    .authority()
+                    .leases()
+                    .apply(actor, &lease.id, lease.epoch, event)
+                    .await;
+                match transition {
+                    Ok(transition) => {
+                        self.gates().supersede(&lease.id, transition.lease.epoch);
+                        if transition.lease.status == Status::PendingCleanup {
+                            self.wake();
+                        } else {
+                            self.gates().close(&lease.id);
+                        }
+                    }
+                    Err(error) => {
+                        tracing::warn!(lease = lease.id, %error, "failed acquire not noted")
+                    }
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Looks at what a provider says it made: ours, by the host's own check, where the host saw it being made.
+    pub(crate) async fn prove(
+        &self,
+        lease: &Lease,
+        context: &Context,
+        acquired: &Acquired,
+    ) -> Result<Proof, leasehold_contract::Error> {
+        use leasehold_contract::{Code, Error};
+        let places = Place::of(self.authority(), &lease.id)
+            .await
+            .map_err(|error| Error::new(Code::Unavailable, error.to_string()))?;
+        if places.is_empty() {
+            return Ok(Proof::Claimed);
+        }
+        if acquired.resource != lease.acquisition {
+            return Err(Error::new(
+                Code::Internal,
+                "the provider names another resource than the workspace that egress saw being made",
+            ));
+        }
+        let mark = LeaseMark {
+            owner_label: owner_label(lease),
+            acquisition: lease.acquisition.clone(),
+        };
+        for place in places {
+            let Some(target) = context.targets.get(&place.target) else {
+                return Err(Error::new(
+                    Code::Internal,
+                    "the workspace's target is not configured",
+                ));
+            };
+            if let Ownership::Ours(_) = self
+                .ssh()
+                .verify_owned(target, &mark, &place.parent)
+                .await?
+            {
+                return Ok(Proof::Owned);
+            }
+        }
+        Err(Error::new(
+            Code::Internal,
+            "the workspace does not carry this lease's marker where egress saw it being made",
+        ))
+    }
+
+    /// What one lease at a time is counted by: user, address as resolved, port. A name that does not resolve here (one
+    /// behind a jump) counts as it is written.
+    async fn account_of(&self, context: &Context) -> Option<String> {
+        let mut accounts = Vec::with_capacity(context.targets.len());
+        for target in context.targets.values() {
+            accounts.push(target.account().await);
+        }
+        accounts.sort();
+        (!accounts.is_empty()).then(|| format!("ssh:{}", accounts.join(",")))
+    }
+
+    /// Moves a lease's end. The provider is told first (`keep-alive`), so that the backend does not end it before.
+    ///
+    /// # Errors
+    /// `Stale` where `expected` is not the lease's end, a conflict where the lease is not active or has ended.
+    pub async fn renew(
+        &self,
+        actor: &Actor,
+        lease: &str,
+        ttl_seconds: u32,
+        expected: Option<i64>,
+    ) -> Result<Lease, ServiceError> {
+        self.accepting()?;
+        let current = self.active(lease).await?;
+        let expected = expected.or(current.expires_at);
+        let context = self.context_of(&current).await?;
+        let for_lease = self.for_lease(&current);
+        let call = self.call(
+            &context,
+            Some(&for_lease),
+            Kind::new(Purpose::Run, Reach::Act, READ),
+        );
+        let kept = context
+            .plugin
+            .keep_alive(
+                &call,
+                &context.config,
+                handle_of(&current),
+                Some(ttl_seconds),
+            )
+            .await
+            .map_err(|failure| ServiceError::of(format!("renewing {lease}"), failure))?;
+        // Two clocks bound a lease: what the backend now says, then what the client asked for, compared and set.
+        let leases = self.authority().leases();
+        let told = if let Some(ttl) = kept.ttl {
+            let attested = Some(Duration::from_secs(ttl.into()));
+            leases
+                .kept_alive(actor, lease, current.epoch, attested)
+                .await?
+                .expires_at
+        } else {
+            expected
+        };
+        let expected = if expected == current.expires_at {
+            told
+        } else {
+            expected
+        };
+        Ok(leases
+            .renew(
+                actor,
+                lease,
+                expected,
+                Duration::from_secs(ttl_seconds.into()),
+            )
+            .await?)
+    }
+
+    /// What the provider sees of a lease's environment now.
+    ///
+    /// # Errors
+    /// A lease that is not active; the provider's own.
+    pub async fn inspect_lease(
+        &self,
+        _actor: &Actor,
+        lease: &str,
+    ) -> Result<Observation, ServiceError> {
+        self.accepting()?;
+        let current = self.active(lease).await?;
+        let context = self.context_of(&current).await?;
+        let for_lease = self.for_lease(&current);
+        let call = self.call(
+            &context,
+            Some(&for_lease),
+            Kind::new(Purpose::Run, Reach::Read, READ),
+        );
+        context
+            .plugin
+            .inspect(&call, &context.config, handle_of(&current))
+            .await
+            .map_err(|failure| ServiceError::of(format!("inspecting {lease}"), failure))
+    }
+
+    /// Releases a lease and answers once it is proven gone, or waits for cleanup.
+    ///
+    /// # Errors
+    /// A lease that nobody knows. Gone already is success.
+    pub async fn release(&self, actor: &Actor, lease: &str) -> Result<Lease, ServiceError> {
+        self.release_for(actor, lease, "requested").await
+    }
+
+    pub(crate) async fn release_for(
+        &self,
+        actor: &Actor,
+        lease: &str,
+        reason: &str,
+    ) -> Result<Lease, ServiceError> {
+        self.accepting()?;
+        let transition = self
+            .authority()
+            .leases()
+            .request_release(actor, lease, reason, Handling::Mine)
+            .await?;
+        let lease = transition.lease;
+        self.gates().supersede(&lease.id, lease.epoch);
+        match lease.status {
+            Status::Releasing if transition.before == Status::Releasing => {
+                self.settled(&lease.id).await
+            }
+            Status::Releasing | Status::PendingCleanup => {
+                let service = self.clone();
+                self.finish(async move { service.teardown(lease).await })
+                    .await
+            }
+            _ => Ok(lease),
+        }
+    }
+
+    /// Waits until a release that somebody else works on has come to something.
+    async fn settled(&self, lease: &str) -> Result<Lease, ServiceError> {
+        let deadline = tokio::time::Instant::now() + super::teardown::RELEASE * 2;
+        loop {
+            let now = self.authority().leases().get(lease).await?;
+            if now.status != Status::Releasing || tokio::time::Instant::now() >= deadline {
+                return Ok(now);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Gives up on a cleanup, on a person's word.
+    ///
+    /// # Errors
+    /// A lease that was not released first; a reason that is empty.
+    pub async fn abandon(
+        &self,
+        actor: &Actor,
+        lease: &str,
+        reason: &str,
+    ) -> Result<Lease, ServiceError> {
+        let transition = self
+            .authority()
+            .leases()
+            .abandon(actor, lease, reason)
+            .await?;
+        self.gates().close(lease);
+        self.contexts().forget(lease);
+        Ok(transition.lease)
+    }
+
+    /// The lease, if it may be used now.
+    pub(crate) async fn active(&self, lease: &str) -> Result<Lease, ServiceError> {
+        let lease = self.authority().leases().get(lease).await?;
+        if lease.status != Status::Active {
+            return Err(ServiceError::refused(
+                "lease_not_active",
+                format!(
+                    "lease {} is {}; acquire another",
+                    lease.id,
+                    lease.status.as_str()
+                ),
+            ));
+        }
+        Ok(lease)
+    }
+
+    pub(crate) fn for_lease(&self, lease: &Lease) -> ForLease {
+        ForLease::of(lease, self.gates().token(&lease.id, lease.epoch))
+    }
+
+    /// What a lease's calls need, from memory where it is there.
+    pub(crate) async fn context_of(&self, lease: &Lease) -> Result<Arc<Context>, ServiceError> {
+        if let Some(context) = self.contexts().get(&lease.id) {
+            return Ok(context);
+        }
+        let plugin = self.catalog().pinned(&lease.plugin_digest).await?;
+        let context = Arc::new(Context::of_lease(self.authority(), plugin, lease).await?);
+        if lease.status == Status::Active {
+            self.contexts().put(&lease.id, context.clone());
+        }
+        Ok(context)
+    }
+}

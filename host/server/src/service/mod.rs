@@ -1,0 +1,353 @@
+//! Orchestration: what the authority decided is done by components, through egress, and looked at by the host itself.
+//!
+//! [`Service`] is what the API calls. It trusts that the caller may do what it asks (`access` decides that, and the
+//! authority checks companies again) and never speaks HTTP. Work that changes a lease runs in tasks of its own, which a
+//! client's disconnect does not end and a shutdown waits for.
+
+mod calls;
+mod configuration;
+mod context;
+mod contexts;
+mod environments;
+mod error;
+mod executions;
+mod files;
+mod gates;
+mod leasing;
+mod model;
+mod offer;
+mod open;
+mod places;
+mod plugins;
+mod probe;
+mod teardown;
+mod turns;
+mod workers;
+
+use std::collections::{BTreeMap, HashSet};
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use leasehold_authority::{Actor, Authority, Plugin as InstalledPlugin, Status};
+use leasehold_egress::{PoolScope, Ssh, SshSettings};
+use leasehold_runtime::{CallSetup, Runtime, Stats};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use error::ServiceError;
+pub use executions::{ExecOutput, RunningExecution};
+pub use leasehold_authority::{EnvironmentDraft, EnvironmentPatch};
+pub use model::{
+    AcquireRequest, Capabilities, ExecEvent, ExecRequest, HostKeyShown, Narrowing, OneShot,
+    PluginOffer, ProbeReport, ProviderCapabilities,
+};
+pub use open::{OpenError, ServiceOptions};
+
+use calls::{ForLease, Kind};
+use context::Context;
+use contexts::Contexts;
+use gates::Gates;
+use plugins::Catalog;
+use turns::Turns;
+
+/// The orchestrator. Cheap to clone.
+#[derive(Clone)]
+pub struct Service {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    authority: Authority,
+    catalog: Catalog,
+    ssh: Ssh,
+    gates: Gates,
+    contexts: Contexts,
+    turns: Turns,
+    /// Executions whose stream this process reads.
+    attached: Mutex<HashSet<String>>,
+    /// Whether there may be executions without an end that this process reads no stream of.
+    unattached: AtomicBool,
+    tasks: TaskTracker,
+    stopping: CancellationToken,
+    woken: Notify,
+    ready: AtomicBool,
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Service")
+    }
+}
+
+/// What the service counts.
+#[derive(Clone, Debug)]
+pub struct ServiceStats {
+    /// Calls of all components.
+    pub calls: Stats,
+    /// Calls by provider key.
+    pub calls_by_provider: BTreeMap<String, Stats>,
+    /// Leases by status.
+    pub leases: BTreeMap<Status, i64>,
+    /// Executions whose stream is read now.
+    pub executions: usize,
+    /// Pooled SSH connections.
+    pub ssh_connections: usize,
+}
+
+impl Service {
+    /// A service on these parts. It serves nothing until [`Service::start`] has run.
+    pub fn new(authority: Authority, runtime: Runtime, ssh: SshSettings) -> Service {
+        Service {
+            inner: Arc::new(Inner {
+                catalog: Catalog::new(authority.clone(), runtime),
+                authority,
+                ssh: Ssh::new(ssh),
+                gates: Gates::default(),
+                contexts: Contexts::default(),
+                turns: Turns::default(),
+                attached: Mutex::default(),
+                unattached: AtomicBool::new(true),
+                tasks: TaskTracker::new(),
+                stopping: CancellationToken::new(),
+                woken: Notify::new(),
+                ready: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    /// Loads the installed plugins and begins to work on what is due. Ready when it returns.
+    ///
+    /// # Errors
+    /// The authority's. A plugin that does not load is logged and not offered.
+    pub async fn start(&self) -> Result<(), ServiceError> {
+        let plugins = self.inner.catalog.load_all().await?;
+        self.background(self.clone().work());
+        self.wake();
+        self.inner.ready.store(true, Ordering::Release);
+        tracing::info!(plugins, "ready");
+        Ok(())
+    }
+
+    /// Takes nothing new, ends the streams, and waits for work that changes leases, at most this long. What is left is
+    /// found again at the next start.
+    pub async fn shutdown(&self, deadline: Duration) {
+        self.inner.ready.store(false, Ordering::Release);
+        self.inner.stopping.cancel();
+        self.inner.gates.close_all();
+        self.inner.tasks.close();
+        if tokio::time::timeout(deadline, self.inner.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                tasks = self.inner.tasks.len(),
+                "work was cut off; it is found again at the next start"
+            );
+        }
+        self.inner.authority.close().await;
+    }
+
+    /// The authority, for what needs no orchestration.
+    pub fn authority(&self) -> &Authority {
+        &self.inner.authority
+    }
+
+    /// Whether it serves.
+    pub fn is_ready(&self) -> bool {
+        self.inner.ready.load(Ordering::Acquire)
+    }
+
+    /// What it counts.
+    ///
+    /// # Errors
+    /// The authority's.
+    pub async fn stats(&self) -> Result<ServiceStats, ServiceError> {
+        Ok(ServiceStats {
+            calls: self.inner.catalog.runtime().stats(),
+            calls_by_provider: self
+                .inner
+                .catalog
+                .loaded()
+                .into_iter()
+                .map(|plugin| (plugin.manifest().key.clone(), plugin.stats()))
+                .collect(),
+            leases: self.inner.authority.leases().counts().await?,
+            executions: self.lock_attached().len(),
+            ssh_connections: self.inner.ssh.connections(),
+        })
+    }
+
+    /// Looks at a component: what it is and what it asks for. Nothing is stored.
+    ///
+    /// # Errors
+    /// What keeps it from being installed.
+    pub async fn inspect_plugin(
+        &self,
+        actor: &Actor,
+        bytes: Bytes,
+    ) -> Result<PluginOffer, ServiceError> {
+        self.accepting()?;
+        actor.require_manage()?;
+        self.inner.catalog.inspect(bytes).await
+    }
+
+    /// Installs a component; `grant` is the `request_digest` of the offer that was shown.
+    ///
+    /// # Errors
+    /// What keeps it from being installed; a grant of something else.
+    pub async fn install_plugin(
+        &self,
+        actor: &Actor,
+        bytes: Bytes,
+        grant: &str,
+    ) -> Result<InstalledPlugin, ServiceError> {
+        self.accepting()?;
+        actor.require_manage()?;
+        self.inner.catalog.install(actor, bytes, grant).await
+    }
+
+    /// Lets new leases of a provider be made, or stops them. Teardown is never stopped.
+    ///
+    /// # Errors
+    /// A key that nobody installed.
+    pub async fn set_plugin_enabled(
+        &self,
+        actor: &Actor,
+        key: &str,
+        enabled: bool,
+    ) -> Result<InstalledPlugin, ServiceError> {
+        self.accepting()?;
+        self.inner.catalog.set_enabled(actor, key, enabled).await
+    }
+
+    /// Removes a plugin that nothing uses.
+    ///
+    /// # Errors
+    /// A conflict that counts what uses it.
+    pub async fn remove_plugin(&self, actor: &Actor, key: &str) -> Result<(), ServiceError> {
+        self.accepting()?;
+        self.inner.catalog.remove(actor, key).await
+    }
+
+    /// Takes a company's connections out of the pools: a secret of it was rotated or deleted. Streams of leases go on
+    /// with what the lease pinned.
+    pub fn close_connections(&self, company: &str) {
+        self.inner.ssh.close_scope(&PoolScope {
+            company: company.to_owned(),
+            plugin_revision: None,
+            secret_version: None,
+        });
+    }
+
+    /// What can be leased now.
+    ///
+    /// # Errors
+    /// The authority's.
+    pub async fn capabilities(
+        &self,
+        _actor: &Actor,
+        _company: &str,
+    ) -> Result<Capabilities, ServiceError> {
+        self.accepting()?;
+        self.inner.catalog.capabilities().await
+    }
+
+    fn accepting(&self) -> Result<(), ServiceError> {
+        if self.inner.stopping.is_cancelled() {
+            return Err(ServiceError::ShuttingDown);
+        }
+        if !self.is_ready() {
+            return Err(ServiceError::NotReady);
+        }
+        Ok(())
+    }
+
+    /// What one call of a component needs.
+    fn call(&self, context: &Context, lease: Option<&ForLease>, kind: Kind) -> CallSetup {
+        calls::setup(&self.inner.authority, &self.inner.ssh, context, lease, kind)
+    }
+
+    fn catalog(&self) -> &Catalog {
+        &self.inner.catalog
+    }
+
+    fn ssh(&self) -> &Ssh {
+        &self.inner.ssh
+    }
+
+    fn gates(&self) -> &Gates {
+        &self.inner.gates
+    }
+
+    fn turns(&self) -> &Turns {
+        &self.inner.turns
+    }
+
+    fn contexts(&self) -> &Contexts {
+        &self.inner.contexts
+    }
+
+    fn stopping(&self) -> &CancellationToken {
+        &self.inner.stopping
+    }
+
+    fn woken(&self) -> &Notify {
+        &self.inner.woken
+    }
+
+    /// There is work.
+    fn wake(&self) {
+        self.inner.woken.notify_one();
+    }
+
+    /// Runs to its end whether or not anybody waits; a shutdown waits.
+    fn background(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.inner.tasks.spawn(work);
+    }
+
+    /// Runs to its end whether or not the caller goes on waiting, and answers the caller that does.
+    async fn finish<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        match self.inner.tasks.spawn(work).await {
+            Ok(answer) => answer,
+            Err(error) => Err(leasehold_authority::Error::Internal(format!(
+                "work on a lease broke off: {error}"
+            ))
+            .into()),
+        }
+    }
+
+    fn lock_attached(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+        self.inner
+            .attached
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn attached(&self, execution: &str) {
+        self.lock_attached().insert(execution.to_owned());
+    }
+
+    fn detached(&self, execution: &str) {
+        self.lock_attached().remove(execution);
+        self.set_unattached(true);
+    }
+
+    fn is_attached(&self, execution: &str) -> bool {
+        self.lock_attached().contains(execution)
+    }
+
+    fn has_unattached(&self) -> bool {
+        self.inner.unattached.load(Ordering::Acquire)
+    }
+
+    fn set_unattached(&self, there_may_be: bool) {
+        self.inner.unattached.store(there_may_be, Ordering::Release);
+    }
+}

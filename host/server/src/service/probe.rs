@@ -1,0 +1,338 @@
+//! Probing: can this environment be used? Of what is saved, and of a draft.
+//!
+//! A probe of driver `sandbox` takes a lease and releases it; every other is the provider's own probe, over fresh
+//! connections, and changes nothing. A draft never leases. A report is a diagnostic: no qualification is written here.
+
+use std::time::{Duration, Instant};
+
+use leasehold_authority::{
+    Actor, Entry, Environment, EnvironmentDraft, EnvironmentDriver, Lease, Status,
+};
+use leasehold_contract::{Code, FieldViolation, Finding, Purpose, Severity};
+use leasehold_egress::Reach;
+use leasehold_runtime::Failure;
+use serde_json::json;
+
+use super::Service;
+use super::calls::Kind;
+use super::context::{Context, Holder, Source};
+use super::error::ServiceError;
+use super::model::{AcquireRequest, HostKeyShown, ProbeReport};
+
+/// Time for one probe.
+const PROBE: Duration = Duration::from_secs(120);
+/// Findings of one probe that are kept.
+const FINDINGS: usize = 50;
+
+impl Service {
+    /// Probes a saved environment.
+    ///
+    /// # Errors
+    /// An environment that nobody knows, or a provider that is not there. What is wrong with the target is a finding.
+    pub async fn probe(
+        &self,
+        actor: &Actor,
+        environment: &str,
+    ) -> Result<ProbeReport, ServiceError> {
+        self.accepting()?;
+        actor.require_manage()?;
+        let begun = Instant::now();
+        let environment = self.authority().environments().get(environment).await?;
+        let report = if environment.driver == EnvironmentDriver::Sandbox {
+            self.probe_by_lease(actor, &environment, begun).await?
+        } else {
+            let plugin = self.catalog().current(&environment.provider).await?;
+            let context = Context::resolve(
+                self.authority(),
+                plugin,
+                Holder::Environment {
+                    id: &environment.id,
+                },
+                Source {
+                    company: &environment.company_id,
+                    environment: Some(&environment.id),
+                    config: &environment.config,
+                    env_vars: &environment.env_vars,
+                },
+            )
+            .await?;
+            self.probe_target(&context, begun).await
+        };
+        self.authority()
+            .activity()
+            .record(
+                actor,
+                Entry::new(
+                    "environment.probed",
+                    Some(&environment.company_id),
+                    "environment",
+                    &environment.id,
+                    json!({ "ok": report.ok, "findings": report.findings.len(), "durationMs": report.duration_ms }),
+                ),
+            )
+            .await?;
+        Ok(report)
+    }
+
+    /// Probes a draft: checked like one that is saved, and never leased.
+    ///
+    /// # Errors
+    /// As saving it would fail.
+    pub async fn probe_draft(
+        &self,
+        actor: &Actor,
+        company: &str,
+        draft: EnvironmentDraft,
+    ) -> Result<ProbeReport, ServiceError> {
+        self.accepting()?;
+        actor.require_manage()?;
+        let begun = Instant::now();
+        let (draft, _) = self.checked(company, draft).await?;
+        let plugin = self.catalog().current(&draft.provider).await?;
+        let context = Context::resolve(
+            self.authority(),
+            plugin,
+            Holder::Draft { actor, company },
+            Source {
+                company,
+                environment: None,
+                config: &draft.config,
+                env_vars: &draft.env_vars,
+            },
+        )
+        .await?;
+        let report = self.probe_target(&context, begun).await;
+        self.authority()
+            .activity()
+            .record(
+                actor,
+                Entry::new(
+                    "environment.probed_unsaved",
+                    Some(company),
+                    "environment",
+                    "unsaved",
+                    json!({ "ok": report.ok, "keys": draft.config.len() }),
+                ),
+            )
+            .await?;
+        Ok(report)
+    }
+
+    async fn probe_target(&self, context: &Context, begun: Instant) -> ProbeReport {
+        let findings = match keys_of(context).await {
+            Some(findings) => Ok(findings),
+            None => {
+                let mut kind = Kind::new(Purpose::Probe, Reach::Read, PROBE);
+                kind.fresh = true;
+                let call = self.call(context, None, kind);
+                context.plugin.probe(&call, &context.config).await
+            }
+        };
+        let findings = match findings {
+            Ok(findings) => findings,
+            Err(failure) => vec![finding_of(failure)],
+        };
+        report(context, findings, begun)
+    }
+
+    async fn probe_by_lease(
+        &self,
+        actor: &Actor,
+        environment: &Environment,
+        begun: Instant,
+    ) -> Result<ProbeReport, ServiceError> {
+        let request = AcquireRequest {
+            ttl_seconds: Some(600),
+            ..AcquireRequest::default()
+        };
+        let acquired = self
+            .acquire_for(actor, &environment.id, request, Purpose::Probe)
+            .await;
+        let (lease, mut findings) = match acquired {
+            Ok(lease) => (Some(lease), Vec::new()),
+            Err(ServiceError::Provider { error, .. }) => {
+                (None, vec![finding_of(Failure::Provider(error))])
+            }
+            Err(ServiceError::Component { failure, .. }) => (None, vec![finding_of(failure)]),
+            Err(error) => return Err(error),
+        };
+        let mut released: Option<Lease> = None;
+        if let Some(lease) = &lease {
+            findings.push(Finding {
+                step: "acquire".to_owned(),
+                severity: Severity::Info,
+                message: format!("a lease was acquired in {} ms", begun.elapsed().as_millis()),
+                duration: u32::try_from(begun.elapsed().as_millis()).ok(),
+            });
+            let since = Instant::now();
+            let lease = self.release_for(actor, &lease.id, "probe").await?;
+            let gone = lease.status == Status::Released;
+            findings.push(Finding {
+                step: "release".to_owned(),
+                severity: if gone {
+                    Severity::Info
+                } else {
+                    Severity::Failure
+                },
+                message: if gone {
+                    "its release is confirmed".to_owned()
+                } else {
+                    format!(
+                        "its release is not confirmed, and is tried again: {}",
+                        lease.failure.as_deref().unwrap_or("no reason was given")
+                    )
+                },
+                duration: u32::try_from(since.elapsed().as_millis()).ok(),
+            });
+            released = Some(lease);
+        }
+        let ok = findings
+            .iter()
+            .all(|finding| finding.severity != Severity::Failure);
+        Ok(ProbeReport {
+            ok,
+            driver: environment.driver.as_str().to_owned(),
+            provider: environment.provider.clone(),
+            summary: summary(&environment.provider, &findings),
+            findings,
+            duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            lease: released.map(|lease| lease.id),
+            platform_qualification_recorded: false,
+            qualification_note: NOT_QUALIFIED.to_owned(),
+        })
+    }
+
+    /// The key that an SSH server shows, for a person to compare. Nobody is authenticated and nothing is trusted.
+    ///
+    /// # Errors
+    /// No server there.
+    pub async fn ssh_host_key(
+        &self,
+        actor: &Actor,
+        host: &str,
+        port: u16,
+    ) -> Result<HostKeyShown, ServiceError> {
+        self.accepting()?;
+        actor.require_manage()?;
+        let shown = self
+            .ssh()
+            .fetch_host_key(host, port)
+            .await
+            .map_err(|error| ServiceError::Provider {
+                what: format!("asking {host}:{port} for its key"),
+                error,
+            })?;
+        Ok(HostKeyShown {
+            fingerprint: shown.fingerprint,
+            algorithm: shown.algorithm,
+            known_hosts_line: shown.line,
+        })
+    }
+}
+
+/// Why no probe of this version writes a qualification.
+const NOT_QUALIFIED: &str = "this version records no platform qualification";
+
+/// Keys are decrypted off the async threads, once; one that cannot be used is the first finding.
+async fn keys_of(context: &Context) -> Option<Vec<Finding>> {
+    for target in context.targets.values() {
+        let checked = {
+            let target = target.clone();
+            tokio::task::spawn_blocking(move || target.check_keys()).await
+        };
+        if let Ok(Err(violations)) = checked {
+            return Some(
+                violations
+                    .into_iter()
+                    .map(|FieldViolation { pointer, message }| Finding {
+                        step: "key".to_owned(),
+                        severity: Severity::Failure,
+                        message: (context.redactor)(&format!(
+                            "{}: {pointer} {message}",
+                            target.identity()
+                        )),
+                        duration: None,
+                    })
+                    .collect(),
+            );
+        }
+    }
+    None
+}
+
+/// A call that failed, as a step of the probe.
+fn finding_of(failure: Failure) -> Finding {
+    let step = match &failure {
+        Failure::Provider(error) => match error.code {
+            Code::UntrustedPeer => "host-key",
+            Code::Unauthenticated => "authenticate",
+            Code::Unavailable => "reach",
+            Code::InvalidConfig => "configuration",
+            _ => "probe",
+        },
+        _ => "provider",
+    };
+    let message = match failure {
+        Failure::Provider(error) => error.message,
+        other => other.to_string(),
+    };
+    Finding {
+        step: step.to_owned(),
+        severity: Severity::Failure,
+        message,
+        duration: None,
+    }
+}
+
+fn report(context: &Context, mut findings: Vec<Finding>, begun: Instant) -> ProbeReport {
+    if findings.len() > FINDINGS {
+        findings.truncate(FINDINGS);
+        findings.push(Finding {
+            step: "findings-truncated".to_owned(),
+            severity: Severity::Warning,
+            message: format!("the provider gave more than {FINDINGS} findings"),
+            duration: None,
+        });
+    }
+    if findings.is_empty() {
+        findings.push(Finding {
+            step: "provider".to_owned(),
+            severity: Severity::Failure,
+            message: "the provider found nothing at all, which proves nothing".to_owned(),
+            duration: None,
+        });
+    }
+    ProbeReport {
+        ok: findings
+            .iter()
+            .all(|finding| finding.severity != Severity::Failure),
+        driver: context.plugin.manifest().driver.as_str().to_owned(),
+        provider: context.plugin.manifest().key.clone(),
+        summary: summary(&context.name(), &findings),
+        findings,
+        duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        lease: None,
+        platform_qualification_recorded: false,
+        qualification_note: NOT_QUALIFIED.to_owned(),
+    }
+}
+
+/// One sentence that names the target and the first thing that is wrong.
+fn summary(target: &str, findings: &[Finding]) -> String {
+    let of = |severity| {
+        findings
+            .iter()
+            .filter(move |finding| finding.severity == severity)
+    };
+    if let Some(failure) = of(Severity::Failure).next() {
+        return format!(
+            "{target} cannot be used: {}: {}",
+            failure.step, failure.message
+        );
+    }
+    match of(Severity::Warning).count() {
+        0 => format!("{target} can be used"),
+        1 => format!("{target} can be used, with one warning"),
+        n => format!("{target} can be used, with {n} warnings"),
+    }
+}

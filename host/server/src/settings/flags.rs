@@ -1,0 +1,53 @@
+//! The flags of `leasehold serve`; each has an environment variable, which the flag outweighs.
+
+use std::path::PathBuf;
+
+use super::{Listen, LogFormat};
+
+/// Start the server.
+///
+/// Each setting is taken from its flag, else from the environment, else from the settings file, else it has the
+/// default shown. SIGINT, SIGTERM, SIGHUP and SIGQUIT end the server in order; a second one ends it at once.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ServeArgs {
+    /// Settings file [default: $XDG_CONFIG_HOME/leasehold/leasehold.toml, for root /etc/leasehold/leasehold.toml]
+    #[arg(long, value_name = "FILE", env = "LEASEHOLD_CONFIG")]
+    pub config: Option<PathBuf>,
+
+    /// Directory for the database, the cache and the socket [default: $XDG_DATA_HOME/leasehold, for root /var/lib/leasehold]
+    #[arg(long, value_name = "DIR", env = "LEASEHOLD_DATA_DIR")]
+    pub data_dir: Option<PathBuf>,
+
+    /// TCP address and port, or `off`; port 0 takes a free one [default: 127.0.0.1:7717]
+    #[arg(long, value_name = "ADDRESS:PORT", env = "LEASEHOLD_LISTEN")]
+    pub listen: Option<Listen>,
+
+    /// Unix socket [default: leasehold.sock in the data directory]
+    #[arg(long, value_name = "PATH", env = "LEASEHOLD_SOCKET")]
+    pub socket: Option<PathBuf>,
+
+    /// A host name, beyond localhost, by which clients may address the server (repeat for more)
+    #[arg(
+        long = "allowed-host",
+        value_name = "NAME[:PORT]",
+        env = "LEASEHOLD_ALLOWED_HOSTS",
+        value_delimiter = ','
+    )]
+    pub allowed_hosts: Vec<String>,
+
+    /// Master key file, made on first start [default: $XDG_CONFIG_HOME/leasehold/master.key, for root /etc/leasehold/master.key]
+    #[arg(long, value_name = "FILE", env = "LEASEHOLD_MASTER_KEY")]
+    pub master_key: Option<PathBuf>,
+
+    /// How log lines are written [default: text]
+    #[arg(long, value_name = "FORMAT", env = "LEASEHOLD_LOG_FORMAT")]
+    pub log_format: Option<LogFormat>,
+
+    /// What is logged: a level, or a filter like leasehold_server=debug,info [default: info]
+    #[arg(long, value_name = "FILTER", env = "LEASEHOLD_LOG_LEVEL")]
+    pub log_level: Option<String>,
+
+    /// How long running requests may go on after a signal, in seconds [default: 10]
+    #[arg(long, value_name = "SECONDS", env = "LEASEHOLD_SHUTDOWN_GRACE")]
+    pub shutdown_grace: Option<u64>,
+}

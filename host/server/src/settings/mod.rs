@@ -1,0 +1,310 @@
+//! What the server is told from outside: flags, then the environment, then a TOML file, then defaults.
+//!
+//! Everything is read once at start into [`Settings`]; nothing later looks at the environment again. A key
+//! that the file does not know is an error, so that a typing mistake is never a silent default. Settings
+//! hold paths and numbers, never a secret.
+
+mod file;
+mod flags;
+mod places;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use file::{FileLimits, FileSettings};
+pub use flags::ServeArgs;
+pub use places::Places;
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For a person at a terminal.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Where TCP clients are listened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// Not at all: only the Unix socket.
+    Off,
+    /// Here; port 0 takes a free one.
+    At(SocketAddr),
+}
+
+impl std::str::FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Listen, String> {
+        if text == "off" {
+            return Ok(Listen::Off);
+        }
+        text.parse().map(Listen::At).map_err(|_| {
+            format!(
+                "`{text}` is not an address and a port; write it like 127.0.0.1:7717 or [::1]:7717, or `off`"
+            )
+        })
+    }
+}
+
+/// How much of what the server takes before it says no.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Open connections, TCP and Unix together.
+    pub connections: usize,
+    /// Live WebSockets that have not yet said who they are.
+    pub unauthenticated_streams: usize,
+    /// A JSON body, in bytes.
+    pub json_body: usize,
+    /// An uploaded component, in bytes.
+    pub component: usize,
+    /// How long a client may take to send the head of a request, and how long a connection may idle.
+    pub head_timeout: Duration,
+    /// How long a client may be silent inside a body.
+    pub body_timeout: Duration,
+    /// How long requests that run may go on once the server was told to stop.
+    pub shutdown_grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 1024,
+            unauthenticated_streams: 64,
+            json_body: 2 << 20,
+            component: 64 << 20,
+            head_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(60),
+            shutdown_grace: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The whole of it, resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Database, component cache, operator token and socket live here; mode 0700.
+    pub data_dir: PathBuf,
+    /// The TCP side.
+    pub listen: Listen,
+    /// The Unix socket's path.
+    pub socket: PathBuf,
+    /// Host names, beyond the loopback ones, that a request may be addressed to (`name` or `name:port`).
+    pub allowed_hosts: Vec<String>,
+    /// The master key's file, outside of the data directory.
+    pub master_key: PathBuf,
+    /// How log lines are written.
+    pub log_format: LogFormat,
+    /// What is logged, in the syntax of `tracing`'s filter: `info`, `leasehold_server=debug,info`.
+    pub log_level: String,
+    /// The limits.
+    pub limits: Limits,
+}
+
+/// A setting that cannot be.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The settings file cannot be read.
+    #[error("settings file {}: {source}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The settings file is not what it should be.
+    #[error("settings file {}: {message}", path.display())]
+    Parse {
+        /// Which file.
+        path: PathBuf,
+        /// The line, the key, and what is known.
+        message: String,
+    },
+    /// A value that the server cannot work with.
+    #[error("{name}: {message}")]
+    Invalid {
+        /// The setting, as its flag is spelled without the dashes.
+        name: &'static str,
+        /// What is wrong with it and how to mend it.
+        message: String,
+    },
+}
+
+impl SettingsError {
+    fn invalid(name: &'static str, message: impl Into<String>) -> SettingsError {
+        SettingsError::Invalid {
+            name,
+            message: message.into(),
+        }
+    }
+}
+
+/// The address that is listened on unless told otherwise.
+pub const DEFAULT_LISTEN: &str = "127.0.0.1:7717";
+
+/// The longest path that a Unix socket can be bound to on Linux, without its closing NUL.
+const LONGEST_SOCKET_PATH: usize = 107;
+
+impl Settings {
+    /// Lays the sources over each other: `args` (flags, then environment, which clap has already put in that
+    /// order), then the file, then the defaults of `places`.
+    pub fn resolve(args: ServeArgs, places: &Places) -> Result<Settings, SettingsError> {
+        let file = match &args.config {
+            Some(path) => FileSettings::read(path)?,
+            None => FileSettings::read_if_there(&places.settings_file)?,
+        };
+        let data_dir = args
+            .data_dir
+            .or(file.data_dir)
+            .unwrap_or_else(|| places.data_dir.clone());
+        if !data_dir.is_absolute() {
+            return Err(SettingsError::invalid(
+                "data-dir",
+                format!(
+                    "`{}` is not absolute; write the whole path",
+                    data_dir.display()
+                ),
+            ));
+        }
+        let listen = match (args.listen, file.listen) {
+            (Some(listen), _) => listen,
+            (None, Some(text)) => text
+                .parse()
+                .map_err(|message: String| SettingsError::invalid("listen", message))?,
+            (None, None) => DEFAULT_LISTEN
+                .parse()
+                .map_err(|message: String| SettingsError::invalid("listen", message))?,
+        };
+        let socket = args
+            .socket
+            .or(file.socket)
+            .unwrap_or_else(|| data_dir.join("leasehold.sock"));
+        let length = socket.as_os_str().len();
+        if length > LONGEST_SOCKET_PATH {
+            return Err(SettingsError::invalid(
+                "socket",
+                format!(
+                    "`{}` has {length} bytes and a socket's path at most {LONGEST_SOCKET_PATH}; \
+                     give a shorter one with --socket",
+                    socket.display()
+                ),
+            ));
+        }
+        let allowed_hosts = if args.allowed_hosts.is_empty() {
+            file.allowed_hosts.unwrap_or_default()
+        } else {
+            args.allowed_hosts
+        };
+        for host in &allowed_hosts {
+            check_host_name(host)?;
+        }
+        if let Listen::At(address) = listen
+            && !address.ip().is_loopback()
+            && allowed_hosts.is_empty()
+        {
+            return Err(SettingsError::invalid(
+                "listen",
+                format!(
+                    "{address} is reached from other machines; name the host names that clients use with \
+                     --allowed-host, or listen on 127.0.0.1"
+                ),
+            ));
+        }
+        let master_key = args
+            .master_key
+            .or(file.master_key)
+            .unwrap_or_else(|| places.master_key.clone());
+        if master_key.starts_with(&data_dir) {
+            return Err(SettingsError::invalid(
+                "master-key",
+                format!(
+                    "`{}` lies inside the data directory; a backup must not hold both, so keep the key elsewhere",
+                    master_key.display()
+                ),
+            ));
+        }
+        let limits = limits(args.shutdown_grace, file.limits.unwrap_or_default())?;
+        Ok(Settings {
+            data_dir,
+            listen,
+            socket,
+            allowed_hosts,
+            master_key,
+            log_format: args.log_format.or(file.log_format).unwrap_or_default(),
+            log_level: args
+                .log_level
+                .or(file.log_level)
+                .unwrap_or_else(|| "info".into()),
+            limits,
+        })
+    }
+}
+
+fn limits(grace: Option<u64>, file: FileLimits) -> Result<Limits, SettingsError> {
+    let default = Limits::default();
+    let seconds = |value: Option<u64>, default| value.map_or(default, Duration::from_secs);
+    let limits = Limits {
+        connections: file.connections.unwrap_or(default.connections),
+        unauthenticated_streams: file
+            .unauthenticated_streams
+            .unwrap_or(default.unauthenticated_streams),
+        json_body: file.json_body_bytes.unwrap_or(default.json_body),
+        component: file.component_bytes.unwrap_or(default.component),
+        head_timeout: seconds(file.head_timeout_seconds, default.head_timeout),
+        body_timeout: seconds(file.body_timeout_seconds, default.body_timeout),
+        shutdown_grace: seconds(
+            grace.or(file.shutdown_grace_seconds),
+            default.shutdown_grace,
+        ),
+    };
+    for (name, value) in [
+        ("limits.connections", limits.connections),
+        ("limits.json-body-bytes", limits.json_body),
+        ("limits.component-bytes", limits.component),
+    ] {
+        if value == 0 {
+            return Err(SettingsError::invalid(name, "must be at least 1"));
+        }
+    }
+    if limits.head_timeout.is_zero() || limits.body_timeout.is_zero() {
+        return Err(SettingsError::invalid(
+            "limits",
+            "head-timeout-seconds and body-timeout-seconds must be at least 1",
+        ));
+    }
+    Ok(limits)
+}
+
+/// `name` or `name:port`, as a browser writes it into `Host`.
+fn check_host_name(host: &str) -> Result<(), SettingsError> {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if !name.ends_with(':') && port.parse::<u16>().is_ok() => name,
+        _ => host,
+    };
+    let bare = name.strip_prefix('[').and_then(|n| n.strip_suffix(']'));
+    let good = match bare {
+        Some(v6) => v6.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => {
+            !name.is_empty()
+                && name
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'))
+        }
+    };
+    if good {
+        return Ok(());
+    }
+    Err(SettingsError::invalid(
+        "allowed-host",
+        format!(
+            "`{host}` is not a host name; write it like leases.example.com or leases.example.com:8443"
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! Precedence of the sources, and what is refused.
+
+use clap::Parser;
+
+use super::*;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+fn args(line: &[&str]) -> ServeArgs {
+    Line::try_parse_from(std::iter::once(&"serve").chain(line))
+        .unwrap()
+        .serve
+}
+
+struct Room {
+    dir: tempfile::TempDir,
+}
+
+impl Room {
+    fn new(file: Option<&str>) -> Room {
+        let dir = tempfile::tempdir().unwrap();
+        if let Some(text) = file {
+            std::fs::write(dir.path().join("leasehold.toml"), text).unwrap();
+        }
+        Room { dir }
+    }
+
+    fn places(&self) -> Places {
+        Places {
+            settings_file: self.dir.path().join("leasehold.toml"),
+            data_dir: self.dir.path().join("data"),
+            master_key: self.dir.path().join("master.key"),
+        }
+    }
+
+    fn resolve(&self, line: &[&str]) -> Result<Settings, SettingsError> {
+        Settings::resolve(args(line), &self.places())
+    }
+}
+
+#[test]
+fn defaults_hold_when_nothing_is_said() {
+    let room = Room::new(None);
+    let settings = room.resolve(&[]).unwrap();
+    assert_eq!(settings.listen, Listen::At(DEFAULT_LISTEN.parse().unwrap()));
+    assert_eq!(settings.socket, room.dir.path().join("data/leasehold.sock"));
+    assert_eq!(settings.master_key, room.dir.path().join("master.key"));
+    assert_eq!(settings.limits, Limits::default());
+}
+
+#[test]
+fn the_file_outweighs_defaults_and_a_flag_outweighs_the_file() {
+    let room = Room::new(Some(
+        "listen = \"127.0.0.1:9000\"\nlog-format = \"json\"\n[limits]\nconnections = 7\n",
+    ));
+    let settings = room.resolve(&[]).unwrap();
+    assert_eq!(
+        settings.listen,
+        Listen::At("127.0.0.1:9000".parse().unwrap())
+    );
+    assert_eq!(settings.log_format, LogFormat::Json);
+    assert_eq!(settings.limits.connections, 7);
+    let settings = room.resolve(&["--listen", "off"]).unwrap();
+    assert_eq!(settings.listen, Listen::Off);
+    assert_eq!(settings.log_format, LogFormat::Json);
+}
+
+#[test]
+fn a_key_that_the_file_does_not_know_is_named() {
+    for text in ["lisen = \"x\"\n", "[limits]\nconections = 3\n"] {
+        let message = Room::new(Some(text)).resolve(&[]).unwrap_err().to_string();
+        assert!(message.contains("unknown field"), "{message}");
+        assert!(message.contains("leasehold.toml"), "{message}");
+    }
+}
+
+#[test]
+fn a_file_that_was_asked_for_must_be_there() {
+    let room = Room::new(None);
+    let missing = room.dir.path().join("none.toml");
+    let error = room
+        .resolve(&["--config", missing.to_str().unwrap()])
+        .unwrap_err();
+    assert!(matches!(error, SettingsError::Read { .. }), "{error}");
+}
+
+#[test]
+fn an_address_of_other_machines_needs_a_host_name() {
+    let room = Room::new(None);
+    let error = room.resolve(&["--listen", "0.0.0.0:7717"]).unwrap_err();
+    assert!(error.to_string().contains("--allowed-host"), "{error}");
+    room.resolve(&["--listen", "0.0.0.0:7717", "--allowed-host", "box.example"])
+        .unwrap();
+}
+
+#[test]
+fn host_names_are_checked() {
+    let room = Room::new(None);
+    for good in ["a.example", "a.example:8443", "[fd00::1]:80", "10.0.0.1"] {
+        room.resolve(&["--allowed-host", good]).unwrap();
+    }
+    for bad in ["http://a.example", "a b", "*", "a:99999", "[zz]"] {
+        assert!(room.resolve(&["--allowed-host", bad]).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn the_master_key_may_not_lie_in_the_data_directory() {
+    let room = Room::new(None);
+    let inside = room.dir.path().join("data/master.key");
+    let error = room
+        .resolve(&["--master-key", inside.to_str().unwrap()])
+        .unwrap_err();
+    assert!(error.to_string().starts_with("master-key"), "{error}");
+}
+
+#[test]
+fn a_socket_path_that_cannot_be_bound_is_refused_with_its_length() {
+    let long = format!("/{}", "x".repeat(120));
+    let error = Room::new(None).resolve(&["--socket", &long]).unwrap_err();
+    assert!(error.to_string().contains("121 bytes"), "{error}");
+}
+
+#[test]
+fn root_has_the_systems_places_and_users_have_their_own() {
+    let none = |_: &str| None;
+    assert_eq!(
+        Places::of(true, none).master_key,
+        PathBuf::from("/etc/leasehold/master.key")
+    );
+    let home = |name: &str| (name == "HOME").then(|| "/home/ada".into());
+    let places = Places::of(false, home);
+    assert_eq!(
+        places.master_key,
+        PathBuf::from("/home/ada/.config/leasehold/master.key")
+    );
+    assert_eq!(
+        places.data_dir,
+        PathBuf::from("/home/ada/.local/share/leasehold")
+    );
+    let relative = |name: &str| Some(if name == "HOME" { "/home/ada" } else { "x" }.into());
+    assert_eq!(Places::of(false, relative).data_dir, places.data_dir);
+}

@@ -1,0 +1,266 @@
+//! The API's manners: every refusal in one shape, every id that is none a 404, a description that is true.
+
+use serde_json::Value;
+
+use crate::server::Server;
+
+#[test]
+fn what_is_not_there_is_a_404_and_what_is_wrong_is_told_by_its_field() {
+    let server = Server::start();
+    let company = server.company("acme");
+    let rows: &[(&str, String, &str, u16, &str)] = &[
+        (
+            "GET",
+            "/api/environments/not-an-id".into(),
+            "",
+            404,
+            "not_found",
+        ),
+        (
+            "GET",
+            "/api/environments/%00%ff".into(),
+            "",
+            400,
+            "bad_request",
+        ),
+        (
+            "GET",
+            "/api/environment-leases/x".into(),
+            "",
+            404,
+            "not_found",
+        ),
+        ("GET", "/api/executions/x".into(), "", 404, "not_found"),
+        ("GET", "/api/secrets/x".into(), "", 404, "not_found"),
+        ("GET", "/api/plugins/x".into(), "", 404, "not_found"),
+        ("GET", "/api/companies/x".into(), "", 404, "not_found"),
+        ("GET", "/api/nothing".into(), "", 404, "route_not_found"),
+        (
+            "DELETE",
+            "/api/companies".into(),
+            "",
+            405,
+            "method_not_allowed",
+        ),
+        (
+            "GET",
+            format!("/api/companies/{company}/environments?status=bogus"),
+            "",
+            422,
+            "invalid",
+        ),
+        (
+            "GET",
+            format!("/api/companies/{company}/environments?statsu=active"),
+            "",
+            422,
+            "invalid",
+        ),
+        (
+            "GET",
+            format!("/api/companies/{company}/environment-leases?limit=0"),
+            "",
+            422,
+            "invalid",
+        ),
+        ("POST", "/api/companies".into(), "{", 400, "invalid_json"),
+        (
+            "POST",
+            "/api/companies".into(),
+            r#"{"nam":"x"}"#,
+            422,
+            "invalid",
+        ),
+        (
+            "POST",
+            "/api/companies".into(),
+            r#"{"name":""}"#,
+            422,
+            "invalid",
+        ),
+        (
+            "POST",
+            "/api/companies".into(),
+            r#"{"name":"acme"}"#,
+            409,
+            "company_name_taken",
+        ),
+        (
+            "POST",
+            format!("/api/companies/{company}/environments"),
+            r#"{"name":"e","driver":"bogus"}"#,
+            422,
+            "invalid",
+        ),
+    ];
+    for (method, path, body, status, code) in rows {
+        let answer = server.operator(method, path, body);
+        assert_eq!(
+            (answer.status, answer.code().as_str()),
+            (*status, *code),
+            "{method} {path} {}",
+            answer.body
+        );
+        assert!(answer.head.contains("x-request-id: "), "{}", answer.head);
+        assert!(
+            answer.head.contains("content-type: application/json"),
+            "{}",
+            answer.head
+        );
+    }
+    let answer = server.operator(
+        "GET",
+        &format!("/api/companies/{company}/environments?status=bogus"),
+        "",
+    );
+    assert!(answer.body.contains("active, archived"), "{}", answer.body);
+}
+
+#[test]
+fn a_body_that_is_too_large_is_refused_before_it_is_read() {
+    let server = Server::start_with(&[]);
+    let stream = std::os::unix::net::UnixStream::connect(server.home.socket()).unwrap();
+    let headers = [
+        ("host", "localhost"),
+        ("content-type", "application/json"),
+        ("content-length", "99999999"),
+    ];
+    let answer = crate::server::ask(stream, "POST", "/api/companies", &headers, "").unwrap();
+    assert_eq!(
+        (answer.status, answer.code().as_str()),
+        (413, "payload_too_large")
+    );
+}
+
+#[test]
+fn a_secret_is_put_in_rotated_and_deleted_and_never_answered() {
+    let server = Server::start();
+    let company = server.company("acme");
+    let canary = "canary-9f1c2e";
+    let secrets = format!("/api/companies/{company}/secrets");
+    let made = server.operator(
+        "POST",
+        &secrets,
+        &format!(r#"{{"name":"key","value":"{canary}"}}"#),
+    );
+    assert_eq!(made.status, 201, "{}", made.body);
+    let id = made.json()["id"].as_str().unwrap().to_owned();
+    let rotated = server.operator(
+        "POST",
+        &format!("/api/secrets/{id}/versions"),
+        &format!(r#"{{"value":"{canary}2"}}"#),
+    );
+    assert_eq!(
+        (rotated.status, &rotated.json()["version"]),
+        (201, &2.into())
+    );
+    let wrong = server.operator(
+        "POST",
+        &secrets,
+        &format!(r#"{{"name":"other","value":["{canary}"]}}"#),
+    );
+    assert_eq!(wrong.status, 422);
+    let listed = server.operator("GET", &secrets, "");
+    let activity = server.operator("GET", "/api/activity", "");
+    for answer in [&made, &rotated, &wrong, &listed, &activity] {
+        assert!(!answer.body.contains(canary), "{}", answer.body);
+    }
+    assert_eq!(
+        server
+            .operator("DELETE", &format!("/api/secrets/{id}"), "")
+            .status,
+        204
+    );
+    assert!(!server.home.log().contains(canary));
+    for entry in std::fs::read_dir(server.home.path().join("data/leasehold")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            let bytes = std::fs::read(&path).unwrap();
+            let found = bytes.windows(canary.len()).any(|w| w == canary.as_bytes());
+            assert!(!found, "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn every_described_route_is_there_and_refuses_strangers() {
+    let server = Server::start();
+    let document = server.tcp("GET", "/api/openapi.json", &[], "").json();
+    let mut walked = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let path = fill(path);
+            let method = method.to_ascii_uppercase();
+            let open = operation["security"] == serde_json::json!([{}]);
+            let stranger = server.tcp(&method, &path, &[], "");
+            if open {
+                assert_eq!(stranger.status, 200, "{method} {path}");
+            } else {
+                assert_eq!(stranger.status, 401, "{method} {path}");
+            }
+            let known = server.operator(&method, &path, "");
+            assert!(
+                !matches!(
+                    known.code().as_str(),
+                    "route_not_found" | "method_not_allowed"
+                ),
+                "{method} {path}"
+            );
+            assert_ne!(known.status, 500, "{method} {path} {}", known.body);
+            walked += 1;
+        }
+    }
+    assert!(walked > 40, "{walked}");
+}
+
+fn fill(path: &str) -> String {
+    path.split('/')
+        .map(|segment| {
+            if segment.starts_with('{') {
+                "x"
+            } else {
+                segment
+            }
+        })
+        .collect::<Vec<_>>()
+        .join("/")
+}
+
+#[test]
+fn metrics_are_in_the_text_format_and_name_routes_not_ids() {
+    let server = Server::start();
+    server.operator("GET", "/api/environments/secret-looking-id", "");
+    let metrics = server.operator("GET", "/metrics", "");
+    assert_eq!(metrics.status, 200, "{}", metrics.body);
+    let text = metrics.body;
+    assert!(
+        text.contains(r#"route="/api/environments/{environmentId}""#),
+        "{text}"
+    );
+    assert!(!text.contains("secret-looking-id"), "{text}");
+    assert!(text.trim_end().ends_with("# EOF"), "{text}");
+    for line in text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+    {
+        let value = line.rsplit(' ').next().unwrap();
+        assert!(value.parse::<f64>().is_ok(), "{line}");
+    }
+}
+
+#[test]
+fn the_activity_is_chained_and_checked() {
+    let server = Server::start();
+    server.company("acme");
+    let page = server.operator("GET", "/api/activity?after=0", "").json();
+    let actions: Vec<&Value> = page["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| &row["action"])
+        .collect();
+    assert!(actions.contains(&&"company.created".into()), "{page}");
+    let chain = server.operator("GET", "/api/activity/chain", "");
+    assert_eq!(chain.status, 200, "{}", chain.body);
+    assert!(chain.json()["rows"].as_i64().unwrap() >= 1);
+}

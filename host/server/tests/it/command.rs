@@ -1,0 +1,131 @@
+//! The command line: what it prints, and what its exit codes say.
+
+use std::io::Write;
+use std::process::{Output, Stdio};
+
+use crate::server::{Home, Server};
+
+fn run(home: &Home, args: &[&str]) -> (i32, String, String) {
+    told(home.leasehold().args(args).output().unwrap())
+}
+
+fn told(out: Output) -> (i32, String, String) {
+    (
+        out.status.code().unwrap_or(-1),
+        String::from_utf8_lossy(&out.stdout).into_owned(),
+        String::from_utf8_lossy(&out.stderr).into_owned(),
+    )
+}
+
+#[test]
+fn exit_codes_say_what_happened() {
+    let server = Server::start();
+    let home = &server.home;
+    assert_eq!(run(home, &["company", "create", "acme"]).0, 0);
+    assert_eq!(run(home, &["company", "create", "acme"]).0, 5);
+    assert_eq!(run(home, &["company", "bogus"]).0, 2);
+    assert_eq!(run(home, &["env", "list", "--status", "bogus"]).0, 2);
+    assert_eq!(run(home, &["lease", "get", "lease_none"]).0, 3);
+    assert_eq!(run(home, &["env", "get", "nobody"]).0, 3);
+    assert_eq!(run(home, &["exec", "lease_none", "--", "true"]).0, 125);
+    assert_eq!(run(home, &["cp", "./a", "./b"]).0, 2);
+
+    let tcp = format!("http://127.0.0.1:{}", server.port);
+    assert_eq!(run(home, &["--server", &tcp, "company", "list"]).0, 4);
+    let token_file = home.path().join("data/leasehold/operator.token");
+    let token_file = token_file.to_str().unwrap();
+    let (code, out, _) = run(
+        home,
+        &[
+            "--server",
+            &tcp,
+            "--token-file",
+            token_file,
+            "company",
+            "list",
+        ],
+    );
+    assert_eq!(code, 0);
+    assert!(out.contains("acme"), "{out}");
+    assert_eq!(
+        run(home, &["--server", "http://127.0.0.1:1", "company", "list"]).0,
+        6
+    );
+    assert_eq!(
+        run(home, &["--server", "gopher://x", "company", "list"]).0,
+        2
+    );
+    assert_eq!(run(&Home::new(), &["company", "list"]).0, 6);
+}
+
+#[test]
+fn a_value_of_a_secret_comes_by_standard_input_and_is_in_no_argument_and_no_output() {
+    let server = Server::start();
+    let home = &server.home;
+    run(home, &["company", "create", "acme"]);
+    let set = |value: &str| {
+        let mut child = home
+            .leasehold()
+            .args(["secret", "set", "key", "--json"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(value.as_bytes())
+            .unwrap();
+        told(child.wait_with_output().unwrap())
+    };
+    let (code, out, err) = set("canary-77ab");
+    assert_eq!(code, 0, "{err}");
+    assert!(!format!("{out}{err}").contains("canary"), "{out}{err}");
+    let (_, out, _) = set("canary-78ab");
+    let answer: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(answer["version"], 2);
+    assert_eq!(set("").0, 2);
+    assert_eq!(run(home, &["secret", "delete", "key"]).0, 0);
+}
+
+#[test]
+fn json_is_the_answer_of_the_api_and_a_table_is_for_people() {
+    let server = Server::start();
+    let home = &server.home;
+    run(home, &["company", "create", "acme"]);
+    let (_, out, _) = run(home, &["company", "list", "--json"]);
+    let rows: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(rows[0]["name"], "acme");
+    let (_, out, _) = run(home, &["company", "list"]);
+    assert!(out.starts_with("ID") && out.contains("acme"), "{out}");
+    let (_, secret, _) = run(home, &["token", "create", "ci", "--role", "agent"]);
+    assert!(secret.starts_with("lht_"), "{secret}");
+    assert_eq!(secret.lines().count(), 1);
+}
+
+#[test]
+fn completions_are_printed_for_every_shell() {
+    let home = Home::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let (code, out, _) = run(&home, &["completions", shell]);
+        assert_eq!(code, 0);
+        assert!(out.contains("leasehold"), "{shell}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let home = Home::new();
+    let mut child = home
+        .leasehold()
+        .args(["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let (code, _, err) = told(child.wait_with_output().unwrap());
+    assert_eq!((code, err.as_str()), (0, ""));
+}

@@ -1,0 +1,16 @@
+//! The server and its command as a user meets them: real processes, real sockets, real signals.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test ends by these"
+)]
+
+mod access;
+mod api;
+mod command;
+mod lifecycle;
+mod live;
+mod server;
+mod stream;
