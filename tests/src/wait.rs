@@ -1,0 +1,21 @@
+//! Waiting for what happens elsewhere: asked again until it is there, with a deadline that only a fault reaches.
+
+use std::time::{Duration, Instant};
+
+/// The deadline of everything that does not name its own.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// Asks until there is an answer.
+///
+/// # Panics
+/// After [`LONG`] without one, naming `what`.
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + LONG;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

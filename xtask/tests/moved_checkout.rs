@@ -1,0 +1,91 @@
+//! Same source, same digest: components do not tell where they were built.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking, also in what it calls"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The two that people install, and one that brings the whole standard library.
+const GUESTS: [&str; 2] = ["null", "ssh"];
+
+/// Builds the guests of the checkout at `root` into `target`, and reads them.
+fn build(root: &Path, target: &Path) -> Vec<Vec<u8>> {
+    let status = Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .arg("components")
+        .args(GUESTS)
+        .current_dir(root)
+        .env("CARGO_MANIFEST_DIR", root.join("xtask"))
+        .env("CARGO_TARGET_DIR", target)
+        // What a caller happens to have set must not count.
+        .env("RUSTFLAGS", "-C opt-level=0")
+        .env("CARGO_PROFILE_COMPONENT_OPT_LEVEL", "1")
+        .status()
+        .expect("xtask runs");
+    assert!(status.success(), "{status}");
+    GUESTS
+        .map(|guest| {
+            fs::read(target.join("components").join(format!("{guest}.wasm"))).expect("was built")
+        })
+        .to_vec()
+}
+
+/// Copies the sources, and nothing that was built or that git keeps.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("mkdir");
+    for entry in fs::read_dir(from).expect("lists") {
+        let entry = entry.expect("an entry");
+        let kind = entry.file_type().expect("a type");
+        let target = to.join(entry.file_name());
+        if entry.file_name() == ".git" || entry.file_name() == "target" {
+            continue;
+        }
+        if kind.is_dir() {
+            copy(&entry.path(), &target);
+        } else if kind.is_file() {
+            fs::copy(entry.path(), &target).expect("copies");
+        }
+    }
+}
+
+/// Whether `needle` stands anywhere in `hay`.
+fn contains(hay: &[u8], needle: &str) -> bool {
+    hay.windows(needle.len()).any(|w| w == needle.as_bytes())
+}
+
+#[test]
+fn a_moved_checkout_builds_the_same_bytes_and_no_path_of_the_machine_is_in_them() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let root = root
+        .parent()
+        .expect("a parent")
+        .canonicalize()
+        .expect("is there");
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root.join("target"), |target| root.join(target));
+    let here = build(&root, &target);
+
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let moved = elsewhere.path().join("some where/else entirely");
+    copy(&root, &moved);
+    let there = build(&moved, &elsewhere.path().join("built"));
+
+    for (guest, (here, there)) in GUESTS.iter().zip(here.iter().zip(&there)) {
+        assert!(here == there, "{guest} differs after a move");
+        for path in [
+            root.to_str(),
+            target.to_str(),
+            std::env::var("HOME").ok().as_deref(),
+        ] {
+            let path = path.expect("UTF-8");
+            assert!(
+                path.len() < 4 || !contains(here, path),
+                "{guest} has the path {path} in it"
+            );
+        }
+    }
+}
