@@ -1,4 +1,4 @@
-//! The one error that crosses the contract (`types.error` of `wit/provider.wit`).
+//! The one error that crosses the contract (`types.error` of `wit/types.wit`).
 //!
 //! A host-side failure is always a value of this type, never a trap. It keeps no cause chain: what a
 //! person may read is in `message`, which is untrusted until bounded and redacted.

@@ -2,7 +2,7 @@
 //!
 //! Everything that crosses between the crates of the host is spoken in these types: `runtime` turns
 //! a component's values into them, `egress` answers in them, `authority` stores them. They mirror
-//! `wit/provider.wit` item by item, whose comments are the specification.
+//! `wit/` item by item, whose comments are the specification.
 //!
 //! This crate never runs a component, opens a connection or touches a database: it reaches neither
 //! wasmtime, russh nor sqlx, and a test holds that.

@@ -277,7 +277,7 @@ pub(crate) fn exports(
             None => "not to export it".to_owned(),
         },
         have: format!("to call it in version {}", v0::VERSION),
-        hint: Some("a provider exports `lifecycle`; see `wit/provider.wit`".to_owned()),
+        hint: Some("a provider exports `lifecycle`; see `wit/`".to_owned()),
         causes: Vec::new(),
     })
 }

@@ -112,8 +112,9 @@ async fn serve_until(
     }
     let router = crate::api::router(app.clone());
     let limits = settings.limits.clone();
+    let cut = hard.child_token();
     let served = {
-        let (closing, hard, metrics) = (closing.clone(), hard.clone(), app.metrics().clone());
+        let (closing, hard, metrics) = (closing.clone(), cut.clone(), app.metrics().clone());
         tokio::spawn(async move {
             serve::serve(doors, router, &limits, &metrics, &closing, &hard).await;
         })
@@ -138,7 +139,7 @@ async fn serve_until(
         }
         Some(Err(e)) => {
             closing.cancel();
-            hard.cancel();
+            cut.cancel();
             let _ = served.await;
             return Err(e.into());
         }

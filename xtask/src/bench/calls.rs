@@ -1,5 +1,6 @@
 //! What a provider costs: a call, and being there.
 
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -16,30 +17,38 @@ use super::server::Server;
 const PEER_CALL: (f64, f64) = (66.0, 105.0);
 const PEER_WORKER: f64 = 69.0;
 
-/// A call that does not wait, on an instance made for it alone, through two resources of the host's.
-pub fn call_fresh(bench: &Bench) -> Result<Vec<Row>> {
-    let calls = bench.samples(50_000);
-    let component = bench.checkout.components().join("hostile-bench-start.wasm");
-    let output = crate::shell::command(
-        &bench.call_fresh()?.to_string_lossy(),
-        [component.as_os_str()],
-    )
-    .arg(calls.to_string())
-    .output()
-    .context("call_fresh does not run")?;
+/// What the program that times the runtime by itself says of a component: of so many calls, and of so many copies of it
+/// loaded beside each other.
+fn runtime_alone(bench: &Bench, component: &str, calls: usize, copies: usize) -> Result<Value> {
+    let component = bench
+        .checkout
+        .components()
+        .join(format!("{component}.wasm"));
+    let output = Command::new(bench.call_fresh()?)
+        .arg(component)
+        .args([calls.to_string(), copies.to_string()])
+        .output()
+        .context("call_fresh does not run")?;
     if !output.status.success() {
         bail!(
             "call_fresh failed: {}",
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    let said: Value = serde_json::from_slice(&output.stdout)?;
-    let figure = |name: &str| {
-        said[name]
-            .as_f64()
-            .with_context(|| format!("call_fresh does not say {name}"))
-    };
-    let ours = Samples::summed(calls, figure("p50_us")?, figure("p99_us")?);
+    serde_json::from_slice(&output.stdout).context("call_fresh does not say JSON")
+}
+
+fn figure(said: &Value, name: &str) -> Result<f64> {
+    said[name]
+        .as_f64()
+        .with_context(|| format!("call_fresh does not say {name}"))
+}
+
+/// A call that does not wait, on an instance made for it alone, through two resources of the host's.
+pub fn call_fresh(bench: &Bench) -> Result<Vec<Row>> {
+    let calls = bench.samples(50_000);
+    let said = runtime_alone(bench, "hostile-bench-start", calls, 0)?;
+    let ours = Samples::summed(calls, figure(&said, "p50_us")?, figure(&said, "p99_us")?);
 
     let baseline = match Worker::start()? {
         Some(mut worker) => {
@@ -64,7 +73,8 @@ pub fn call_fresh(bench: &Bench) -> Result<Vec<Row>> {
     ])
 }
 
-/// What a plugin that does nothing adds to a server that has been started again.
+/// What an idle plugin adds: one that starts commands over SSH, to a server that was started again, and the smallest
+/// that there is, to the runtime alone.
 pub fn plugin_memory(bench: &Bench) -> Result<Vec<Row>> {
     const MORE: usize = 100;
     let mut server = Server::start(bench)?;
@@ -78,25 +88,33 @@ pub fn plugin_memory(bench: &Bench) -> Result<Vec<Row>> {
         .zip(&many)
         .map(|(one, many)| (many - one) / MORE as f64)
         .collect();
-    let ours = Samples::of(each, Better::Less);
+    let each = Samples::of(each, Better::Less);
+    let null: Result<Vec<f64>> = (0..rounds)
+        .map(|_| Ok(figure(&runtime_alone(bench, "null", 0, MORE)?, "plugin_kib")? / 1024.0))
+        .collect();
+    let null = Samples::of(null?, Better::Less);
+
+    let worker = Baseline::recorded("Paperclip's worker", PEER_WORKER, None);
+    let bare = match Worker::start()? {
+        Some(mut child) => {
+            for _ in 0..100 {
+                child.call()?;
+            }
+            Baseline::live(
+                "a bare Node child",
+                &Samples::of(vec![child.resident()?], Better::Less),
+            )
+        }
+        None => worker.clone(),
+    };
     let held = |row: Row| {
         let ratio = row.ratio().unwrap_or(f64::NAN);
         row.goal(Better::Less, "100 times less", &[(ratio, 0.01)])
     };
-    let mut rows = vec![held(
-        Row::new("plugin-memory-worker", "MiB", &ours)
-            .against(Baseline::recorded("Paperclip's worker", PEER_WORKER, None)),
-    )];
-    if let Some(mut worker) = Worker::start()? {
-        for _ in 0..100 {
-            worker.call()?;
-        }
-        let bare = Samples::of(vec![worker.resident()?], Better::Less);
-        rows.push(held(
-            Row::new("plugin-memory-node", "MiB", &ours).against(Baseline::live("a bare Node child", &bare)),
-        ));
-    }
-    Ok(rows)
+    Ok(vec![
+        held(Row::new("plugin-memory-server", "MiB", &each).against(worker)),
+        held(Row::new("plugin-memory-null", "MiB", &null).against(bare)),
+    ])
 }
 
 /// What a server has in memory a moment after each of so many starts.

@@ -33,3 +33,17 @@ pub fn install(bench: &Bench, server: &Server, numbers: std::ops::Range<usize>) 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_copy_has_a_key_of_its_own_and_the_same_length() {
+        let component = b"\0asm bench-start and bench-start.";
+        assert_eq!(
+            numbered(component, 7),
+            b"\0asm bench-00007 and bench-00007."
+        );
+    }
+}

@@ -135,3 +135,32 @@ fn masked(text: &[u8]) -> Vec<u8> {
     frame.extend_from_slice(text);
     frame
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_says_its_length_as_the_protocol_wants_it() {
+        for (length, head) in [
+            (5, vec![0x81, 0x85]),
+            (300, vec![0x81, 0xfe, 1, 44]),
+            (70_000, vec![0x81, 0xff, 0, 0, 0, 0, 0, 1, 0x11, 0x70]),
+        ] {
+            let frame = masked(&vec![b'x'; length]);
+            assert_eq!(frame[..head.len()], head);
+            assert_eq!(frame.len(), head.len() + 4 + length);
+        }
+    }
+
+    #[test]
+    fn a_frames_head_is_read_in_each_of_its_three_lengths() {
+        for (bytes, kind, length) in [
+            (vec![0x82, 7], BINARY, 7),
+            (vec![0x82, 126, 1, 0], BINARY, 256),
+            (vec![0x88, 127, 0, 0, 0, 0, 0, 1, 0, 0], CLOSE, 65_536),
+        ] {
+            assert_eq!(header(&mut bytes.as_slice()).unwrap(), (kind, length));
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! Major version 0 of the contract: its bindings, and the imports behind them.
 //!
-//! Everything of `wit/provider.wit` that the rest of the crate touches passes through here, so that
+//! Everything of `wit/` that the rest of the crate touches passes through here, so that
 //! another major version is another module beside this one.
 
 mod answers;

@@ -48,6 +48,7 @@ pub struct RunningExecution {
 /// all the same.
 pub struct ExecOutput {
     inner: Option<Pump>,
+    timed_out: bool,
 }
 
 /// Reads a command to its end and settles it.
@@ -66,6 +67,7 @@ impl ExecOutput {
     pub async fn next(&mut self) -> Option<ExecEvent> {
         let pump = self.inner.as_mut()?;
         let event = pump.next().await;
+        self.timed_out = pump.timed_out;
         if matches!(event, ExecEvent::Ended(_)) {
             self.inner = None;
         }
@@ -74,7 +76,7 @@ impl ExecOutput {
 
     /// Whether its own timeout ended it.
     pub fn timed_out(&self) -> bool {
-        self.inner.as_ref().is_some_and(|pump| pump.timed_out)
+        self.timed_out
     }
 }
 
@@ -248,6 +250,7 @@ impl Service {
         Ok(RunningExecution {
             id: execution.id.clone(),
             output: ExecOutput {
+                timed_out: false,
                 inner: Some(Pump {
                     service: self.clone(),
                     execution,
@@ -440,7 +443,6 @@ impl Service {
         });
         let (mut stdout, mut stderr) = (Kept::new(limit), Kept::new(limit));
         loop {
-            let timed_out = output.timed_out();
             match output.next().await {
                 Some(ExecEvent::Stdout(bytes)) => stdout.keep(&bytes),
                 Some(ExecEvent::Stderr(bytes)) => stderr.keep(&bytes),
@@ -451,7 +453,7 @@ impl Service {
                         stderr: stderr.bytes,
                         stdout_truncated: stdout.truncated,
                         stderr_truncated: stderr.truncated,
-                        timed_out,
+                        timed_out: output.timed_out(),
                     });
                 }
                 None => {

@@ -11,7 +11,7 @@ fn bearer(token: &str) -> String {
 }
 
 #[test]
-fn a_foreign_host_is_refused_on_every_path_whatever_elease_it_carries() {
+fn a_foreign_host_is_refused_on_every_path_whatever_else_it_carries() {
     let server = Server::start();
     let token = bearer(&server.home.token());
     for path in [

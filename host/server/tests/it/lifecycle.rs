@@ -142,6 +142,28 @@ fn an_open_request_is_answered_before_the_server_ends() {
 }
 
 #[test]
+fn a_database_without_its_master_key_keeps_the_server_from_starting_and_it_says_so() {
+    let home = Home::new();
+    let mut child = home.spawn(&[]);
+    wait_for("readiness", || {
+        (status_of(&home, "/readyz")? == 200).then_some(())
+    });
+    signal(pid(&child), "TERM");
+    assert!(wait_for("its end", || child.try_wait().unwrap()).success());
+    let key = home.path().join("config/leasehold/master.key");
+    std::fs::write(&key, [7; 32]).unwrap();
+    let out = home
+        .leasehold()
+        .args(["serve", "--listen", "off"])
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(said.contains("master key"), "{said}");
+    assert!(!home.socket().exists());
+}
+
+#[test]
 fn what_others_can_look_into_is_refused_as_a_data_directory() {
     let home = Home::new();
     let open = home.path().join("open");
