@@ -59,7 +59,7 @@ impl From<ServiceError> for ApiError {
         match error {
             ServiceError::Authority(error) => error.into(),
             ServiceError::Provider { what, error } => provider(&what, error),
-            ServiceError::Component { what, failure } => component(&what, failure),
+            ServiceError::Component { what, failure } => component(&what, *failure),
             ServiceError::Install(error) => install(&error),
             ServiceError::Invalid { violations } => ApiError::violations(violations),
             ServiceError::Refused { code, message } => ApiError::new(listed(code), message),

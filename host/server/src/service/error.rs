@@ -25,11 +25,11 @@ pub enum ServiceError {
         /// What was being done, and to what.
         what: String,
         /// Which kind.
-        failure: leasehold_runtime::Failure,
+        failure: Box<leasehold_runtime::Failure>,
     },
     /// A component cannot be installed.
     #[error(transparent)]
-    Install(#[from] leasehold_runtime::InstallError),
+    Install(Box<leasehold_runtime::InstallError>),
     /// What was given cannot work.
     #[error("{}", summary(violations))]
     Invalid {
@@ -52,6 +52,12 @@ pub enum ServiceError {
     ShuttingDown,
 }
 
+impl From<leasehold_runtime::InstallError> for ServiceError {
+    fn from(error: leasehold_runtime::InstallError) -> ServiceError {
+        ServiceError::Install(Box::new(error))
+    }
+}
+
 impl ServiceError {
     /// A refusal with a stable code.
     pub fn refused(code: &'static str, message: impl Into<String>) -> ServiceError {
@@ -66,7 +72,10 @@ impl ServiceError {
         let what = what.into();
         match failure {
             leasehold_runtime::Failure::Provider(error) => ServiceError::Provider { what, error },
-            failure => ServiceError::Component { what, failure },
+            failure => ServiceError::Component {
+                what,
+                failure: Box::new(failure),
+            },
         }
     }
 }

@@ -153,7 +153,7 @@ impl Service {
             Err(ServiceError::Provider { error, .. }) => {
                 (None, vec![finding_of(Failure::Provider(error))])
             }
-            Err(ServiceError::Component { failure, .. }) => (None, vec![finding_of(failure)]),
+            Err(ServiceError::Component { failure, .. }) => (None, vec![finding_of(*failure)]),
             Err(error) => return Err(error),
         };
         let mut released: Option<Lease> = None;
