@@ -170,6 +170,7 @@ impl Body {
         let mut wasi = WasiCtxBuilder::new();
         wasi.stderr(stderr.clone());
         wasi.max_random_size(RANDOM);
+        crate::clocks::stop(&mut wasi);
         let mut table = ResourceTable::new();
         table.set_max_capacity(shared.resources);
         let until = meter

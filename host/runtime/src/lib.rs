@@ -10,6 +10,7 @@ mod audit;
 mod bounds;
 mod cache;
 mod call;
+mod clocks;
 mod engine;
 mod failure;
 mod install;

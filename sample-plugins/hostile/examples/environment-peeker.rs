@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::net::{TcpStream, ToSocketAddrs, UdpSocket};
+use std::time::{Instant, SystemTime};
 
 use leasehold_provider::*;
 use leasehold_sample_hostile::{Config, Misdeed};
@@ -64,6 +65,16 @@ fn network() -> Option<String> {
     tcp.or(udp).map(|port| format!("127.0.0.1:{port}"))
 }
 
+fn clock() -> Option<String> {
+    let wall = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .ok()?;
+    let begun = Instant::now();
+    let burnt = (0..200_000u64).fold(0, |sum, n| std::hint::black_box(sum ^ n));
+    let passed = begun.elapsed();
+    (!wall.is_zero() || !passed.is_zero()).then(|| format!("{wall:?} {passed:?} {burnt}"))
+}
+
 impl Misdeed for EnvironmentPeeker {
     const NAME: &'static str = "environment-peeker";
     const DOES: &'static str = "Looks for anything that the standard library can reach.";
@@ -77,6 +88,7 @@ impl Misdeed for EnvironmentPeeker {
             step("writes", writes()),
             step("names", names()),
             step("network", network()),
+            step("clock", clock()),
         ]
     }
 }

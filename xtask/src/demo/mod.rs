@@ -63,7 +63,20 @@ pub fn run(checkout: &Checkout, arguments: &Arguments) -> Result<()> {
         server.environment(),
         server.log().display(),
     );
-    server.wait()
+    until_interrupted()?;
+    // A terminal's Ctrl-C has reached the server too; one that only this task was sent has not.
+    let _ = server.stop();
+    println!("\nEnded: server, machine and folder are gone.");
+    Ok(())
+}
+
+/// Returns at Ctrl-C, so that what was started is ended by this task and not left behind.
+fn until_interrupted() -> Result<()> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(tokio::signal::ctrl_c())
+        .context("Ctrl-C cannot be caught")
 }
 
 /// The main job, step by step.

@@ -113,12 +113,6 @@ impl Server {
         &self.log
     }
 
-    /// Waits until somebody ends it.
-    pub fn wait(&mut self) -> Result<()> {
-        self.child.wait()?;
-        Ok(())
-    }
-
     /// Ends it in order.
     pub fn stop(&mut self) -> Result<()> {
         let pid = self.child.id().to_string();
