@@ -256,8 +256,14 @@ impl SshSession for Session {
         self.plain(&[(&root, "root")])?;
         let root = remote::directory(&root, "root")?;
         self.pass(Action::Put, Some(&root)).await?;
+        let of = self
+            .gate
+            .scope
+            .lease
+            .as_ref()
+            .map(|l| l.acquisition.as_str());
         self.gate
-            .while_open(&self.at.name, files::put(&self.route, &root, archive))
+            .while_open(&self.at.name, files::put(&self.route, &root, of, archive))
             .await
     }
 

@@ -22,17 +22,26 @@ use crate::remote::directory;
 /// The largest piece of a file that is moved at once.
 const PIECE: usize = 32 * 1024;
 
-/// Unpacks `archive` below `root`, which exists. Files appear whole (written beside and renamed); modes are kept but
+/// Unpacks `archive` below `root`, which exists. With `of`, a lease's acquisition, a root inside that lease's workspace
+/// must be there still once every link in it is resolved. Files appear whole (written beside and renamed); modes are kept but
 /// for setuid, setgid and sticky bits; owners are the account's.
 ///
 /// # Errors
 /// `invalid-config` for an archive that is refused (what came before the entry stands), `not-found` for the root, else
 /// what the target said.
-pub(crate) async fn put(route: &Route, root: &str, archive: ByteStream) -> Result<(), Error> {
+pub(crate) async fn put(
+    route: &Route,
+    root: &str,
+    of: Option<&str>,
+    archive: ByteStream,
+) -> Result<(), Error> {
     let entries = archive::Reader::new(archive);
+    let within = of
+        .map(|acquisition| format!("/{acquisition}/work/"))
+        .filter(|within| format!("{root}/").contains(within));
     match sftp::open(route).await? {
-        Some(sftp) => sftp.put(root, entries).await,
-        None => tar::put(route, root, entries).await,
+        Some(sftp) => sftp.put(root, within.as_deref(), entries).await,
+        None => tar::put(route, root, within.as_deref(), entries).await,
     }
 }
 

@@ -179,8 +179,20 @@ impl Sftp {
         self.real(root).await
     }
 
-    pub(super) async fn put(self, root: &str, mut archive: Reader) -> Result<(), Error> {
-        let root = self.root(root).await?;
+    pub(super) async fn put(
+        self,
+        asked: &str,
+        within: Option<&str>,
+        mut archive: Reader,
+    ) -> Result<(), Error> {
+        let root = self.root(asked).await?;
+        if within.is_some_and(|within| !format!("{root}/").contains(within)) {
+            return Err(failed(
+                Code::PermissionDenied,
+                &self.name,
+                format_args!("{asked} leads out of the lease's workspace through a link"),
+            ));
+        }
         // Directories that were seen to be directories, and the modes that they get when all is in them.
         let mut known: HashSet<String> = HashSet::from([String::new()]);
         let mut modes: HashMap<String, u32> = HashMap::new();

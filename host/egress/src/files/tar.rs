@@ -34,10 +34,15 @@ fn refusal(name: &str, code: i32, said: &[u8], place: &str) -> Error {
     }
 }
 
-pub(super) async fn put(route: &Route, root: &str, mut archive: Reader) -> Result<(), Error> {
+pub(super) async fn put(
+    route: &Route,
+    root: &str,
+    within: Option<&str>,
+    mut archive: Reader,
+) -> Result<(), Error> {
     let name = route.name();
     let suffix = crate::random_hex::<8>();
-    let frame = Frame::host(PUT.text(), &[root, &suffix]);
+    let frame = Frame::host(PUT.text(), &[root, &suffix, within.unwrap_or_default()]);
     let Running { mut read, write } = exec(route, Want::Alone, None, &frame.payload()?).await?;
     // Whether all of it was taken.
     let feed = async {

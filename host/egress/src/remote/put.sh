@@ -1,6 +1,14 @@
-# put ROOT SUFFIX: unpacks the tar on stdin beside, then moves each file to its place: it appears whole.
+# put ROOT SUFFIX WITHIN: unpacks the tar on stdin beside, then moves each file to its place: it appears whole.
 # Nothing is written through a link. Statuses: 127 without tar; else the reason is on stderr.
 enter "$1" || exit 1
+case $3,$PWD/ in
+,*) ;;
+*,*"$3"*) ;;
+*)
+    echo "$1 leads out of the lease's workspace through a link" >&2
+    exit 1
+    ;;
+esac
 command -v tar >/dev/null || { echo 'tar: not found' >&2; exit 127; }
 beside=$PWD/.leasehold-$2
 umask 077

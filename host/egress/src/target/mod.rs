@@ -191,7 +191,7 @@ impl SshTarget {
             return format!("{} via {}", self.identity(), self.hops[0].address());
         }
         let least = match tokio::net::lookup_host((last.host.as_str(), last.port)).await {
-            Ok(found) => found.map(|address| address.ip()).min(),
+            Ok(found) => found.map(|address| address.ip().to_canonical()).min(),
             Err(_) => None,
         };
         match least {

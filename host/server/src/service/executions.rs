@@ -219,10 +219,7 @@ impl Service {
             id: execution.id.clone(),
             argv: request.argv,
             env,
-            cwd: request
-                .cwd
-                .or_else(|| lease.workspace.clone())
-                .unwrap_or_else(|| "/".to_owned()),
+            cwd: directory(&lease, request.cwd.as_deref()),
             stdin: request.stdin,
             tty: request.tty,
         };
@@ -246,7 +243,11 @@ impl Service {
                 execution
             }
         };
-        let Process { output, input } = started.process;
+        let Process { output, mut input } = started.process;
+        if !request.stdin && request.tty.is_none() {
+            // A command that gets no input sees the end of it at once. One that has ended by now needs none.
+            let _ = input.end().await;
+        }
         Ok(RunningExecution {
             id: execution.id.clone(),
             output: ExecOutput {
@@ -318,7 +319,7 @@ impl Service {
         loop {
             let reason = match self.ask(id).await {
                 Ok(Some(execution)) => return Ok(execution),
-                Ok(None) => "the stream was lost and the command still runs".to_owned(),
+                Ok(None) => "the stream ended before the command did".to_owned(),
                 Err(error) => format!("the stream was lost: {error}"),
             };
             if Instant::now() + pause >= until {
@@ -339,7 +340,9 @@ impl Service {
         }
         let lease = self.authority().leases().get(&execution.lease_id).await?;
         if lease.status != Status::Active {
-            return Ok(Some(execution));
+            // Its lease is being ended; what became of it is written when that is done.
+            let settled = execution.status == ExecutionStatus::Settled;
+            return Ok(settled.then_some(execution));
         }
         let context = self.context_of(&lease).await?;
         let for_lease = self.for_lease(&lease);
@@ -432,9 +435,10 @@ impl Service {
         self.background(async move {
             // A command need not read its input; what it does not read is not an error.
             let written = async {
-                if !stdin.is_empty() {
-                    input.write(stdin).await?;
+                if stdin.is_empty() {
+                    return Ok(());
                 }
+                input.write(stdin).await?;
                 input.end().await
             };
             if let Err(error) = written.await {
@@ -581,6 +585,16 @@ impl Kept {
     }
 }
 
+/// Where a command starts: relative paths are the workspace's.
+fn directory(lease: &Lease, cwd: Option<&str>) -> String {
+    let workspace = lease.workspace.as_deref().unwrap_or("/");
+    match cwd {
+        None => workspace.to_owned(),
+        Some(cwd) if cwd.starts_with('/') => cwd.to_owned(),
+        Some(cwd) => format!("{}/{cwd}", workspace.trim_end_matches('/')),
+    }
+}
+
 /// What the authority does not check: names that are the host's, values that no process can have.
 fn check(request: &ExecRequest) -> Result<(), ServiceError> {
     let mut violations = Vec::new();
@@ -614,14 +628,6 @@ fn check(request: &ExecRequest) -> Result<(), ServiceError> {
                 "a variable's value may not contain NUL",
             );
         }
-    }
-    if let Some(cwd) = &request.cwd
-        && !cwd.starts_with('/')
-    {
-        add(
-            "/cwd".to_owned(),
-            "must be an absolute path, or left out for the lease's workspace",
-        );
     }
     if let Some(size) = request.tty
         && (size.cols == 0 || size.rows == 0)
