@@ -75,3 +75,29 @@ async fn a_path_outside_the_workspace_is_refused_with_the_mend() {
         assert_eq!(provider_error(got.map(drop)).code, Code::PermissionDenied);
     }
 }
+
+#[tokio::test]
+async fn a_link_in_the_workspace_takes_no_upload_out_of_it() {
+    let Some(m) = machine().await else { return };
+    let (handle, workspace) = m.acquire("a1").await;
+    let links = "ln -s ../.. up; ln -s ../.leasehold marker; mkdir in; ln -s in within";
+    m.run("a1", &handle, command("c1", &["sh", "-c", links], ""))
+        .await
+        .expect("links are made");
+    for link in ["up", "marker"] {
+        let bytes = Box::pin(std::io::Cursor::new(archive("owner", "forged")));
+        let path = format!("{workspace}/{link}");
+        let put = m
+            .plugin
+            .put(&m.setup(&act("a1")), &m.config(), &handle, &path, bytes)
+            .await;
+        let error = provider_error(put);
+        assert_eq!(error.code, Code::PermissionDenied, "{error}");
+    }
+    let bytes = Box::pin(std::io::Cursor::new(archive("x", "y")));
+    let path = format!("{workspace}/within");
+    m.plugin
+        .put(&m.setup(&act("a1")), &m.config(), &handle, &path, bytes)
+        .await
+        .expect("a link that stays inside is followed");
+}

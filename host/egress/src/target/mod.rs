@@ -241,3 +241,26 @@ impl std::fmt::Debug for SshTarget {
         write!(f, "SshTarget({})", names.join(" → "))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn account(host: &str) -> String {
+        let target = SshTarget::from_config(&json!({
+            "host": host, "port": 22, "username": "ci",
+            "privateKey": "-----BEGIN OPENSSH PRIVATE KEY-----",
+        }))
+        .unwrap();
+        target.account().await
+    }
+
+    #[tokio::test]
+    async fn every_spelling_of_one_address_is_one_account() {
+        assert_eq!(
+            account("127.0.0.1").await,
+            account("::ffff:127.0.0.1").await
+        );
+        assert_ne!(account("127.0.0.1").await, account("127.0.0.2").await);
+    }
+}

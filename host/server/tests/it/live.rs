@@ -443,6 +443,15 @@ fn a_short_command_is_answered_in_one_request_within_its_bounds() {
         (Some("in:a'bone\n"), Some("0\n")),
         "{done}"
     );
+    let (_, done) = one(json!({"argv": ["cat"], "timeoutMs": 20000}));
+    assert_eq!(
+        done["timedOut"], false,
+        "no input is at its end at once: {done}"
+    );
+    let (_, done) = one(json!({"argv": ["sh", "-c", "mkdir sub"]}));
+    assert_eq!(done["execution"]["exitCode"], 0, "{done}");
+    let (_, done) = one(json!({"argv": ["sh", "-c", "basename \"$PWD\""], "cwd": "sub"}));
+    assert_eq!(done["stdout"], "sub\n", "relative to the workspace: {done}");
     let (_, done) = one(json!({"argv": ["printf", "\\377"]}));
     assert_eq!(
         (&done["stdout"], done["stdoutBase64"].as_str()),
