@@ -5,6 +5,7 @@
 //! serves the current user only. Nothing here depends on the host's crates: it is the other side.
 
 mod key;
+mod mounts;
 mod process;
 mod silent;
 mod sshd;

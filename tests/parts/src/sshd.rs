@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, getuid, kill_process};
 use tempfile::TempDir;
 
 use crate::key::{Format, KeyPair, Kind};
+use crate::mounts;
 use crate::process::{Process, processes_below};
 
 /// What to start, beyond what every sshd here has.
@@ -137,7 +138,7 @@ impl Sshd {
         let log = std::fs::File::create(dir.path().join("log"))?;
         let mut command = if isolated {
             let mut script = String::from(
-                "mount --make-rprivate / && mount -t tmpfs tmpfs /run && mkdir /run/sshd && chmod 755 /run/sshd && ",
+                "mount -t tmpfs tmpfs /run && mkdir /run/sshd && chmod 755 /run/sshd && ",
             );
             for file in ["passwd", "group", "shadow"] {
                 write!(
@@ -157,8 +158,11 @@ impl Sshd {
             }
             script.push_str(&serve);
             let mut command = Command::new("unshare");
+            // Already private: see `mounts`.
             command.args([
                 "--mount",
+                "--propagation",
+                "unchanged",
                 "--pid",
                 "--fork",
                 "--mount-proc",
@@ -173,14 +177,18 @@ impl Sshd {
             command.args(["-c", &serve]);
             command
         };
-        let child = command
+        command
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
             // A test's own variables are no account's.
-            .env_remove("LEASEHOLD_LEASE")
-            .spawn()
-            .context("sshd cannot be spawned")?;
+            .env_remove("LEASEHOLD_LEASE");
+        let spawned = if isolated {
+            mounts::own(|| command.spawn()).context("sshd cannot have mounts of its own")?
+        } else {
+            command.spawn()
+        };
+        let child = spawned.context("sshd cannot be spawned")?;
         let mut sshd = Sshd {
             child,
             dir,
