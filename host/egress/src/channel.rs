@@ -189,6 +189,19 @@ pub(crate) async fn exec(
         .exec(true, BOOTSTRAP)
         .await
         .map_err(|e| unavailable(&name, format_args!("no command could be sent ({e})")))?;
+    // The payload follows at once: waiting for the answer first would cost the way there and back once more, and a
+    // server that refuses the exec drops what was written to it.
+    let Some(connection) = asking.0.as_ref().map(|line| line.connection.clone()) else {
+        return Err(failed(Code::Internal, &name, "no connection"));
+    };
+    let writing = Writing {
+        closed: connection.shared.watch(write.id()),
+        write,
+        _connection: connection.clone(),
+    };
+    let sent = writing
+        .send(Bytes::copy_from_slice(payload.text.expose()))
+        .await;
     if !granted(&mut read, deadline, &name).await? {
         return Err(failed(
             Code::PermissionDenied,
@@ -196,25 +209,10 @@ pub(crate) async fn exec(
             "the server does not let this account execute commands",
         ));
     }
+    sent.map_err(|e| unknown(&name, format_args!("{e}: {}", connection.shared.reason())))?;
     let Some(line) = asking.0.take() else {
         return Err(failed(Code::Internal, &name, "no connection"));
     };
-    let closed = line.connection.shared.watch(write.id());
-    let writing = Writing {
-        write,
-        _connection: line.connection.clone(),
-        closed,
-    };
-    writing
-        .send(Bytes::copy_from_slice(payload.text.expose()))
-        .await
-        .map_err(|e| {
-            line.retire();
-            unknown(
-                &name,
-                format_args!("{e}: {}", line.connection.shared.reason()),
-            )
-        })?;
     Ok(Running {
         read: Reading {
             read,
