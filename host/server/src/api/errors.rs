@@ -84,7 +84,7 @@ codes! {
     AlreadyExists "already_exists" 409 "The target already holds a thing of this name that is not this lease's.",
     FailedPrecondition "failed_precondition" 409 "The target is not in a state that allows this.",
     Cancelled "cancelled" 409 "The operation was cancelled before it was done.",
-    PayloadTooLarge "payload_too_large" 413 "The body is larger than this path takes. The message gives the limit.",
+    PayloadTooLarge "payload_too_large" 413 "The body, or a frame of a stream, is larger than this path takes. The message gives the limit.",
     UnsupportedMediaType "unsupported_media_type" 415 "The Content-Type is missing or not the one that this path takes.",
     Invalid "invalid" 422 "A field is wrong. details.violations names each with a JSON pointer and says how to mend it.",
     InvalidConfig "invalid_config" 422 "The configuration of the environment is wrong. details.violations names each field.",

@@ -19,6 +19,7 @@ use leasehold_contract::ProcessInput;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio_tungstenite::tungstenite;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -42,8 +43,10 @@ const CLOSE_TIME: Duration = Duration::from_secs(5);
 const PING_EVERY: Duration = Duration::from_secs(30);
 /// Data in one frame to the client, at most.
 const CHUNK: usize = 64 << 10;
-/// A frame from the client, at most.
-const LARGEST_FRAME: usize = 1 << 20;
+/// Input in one frame from the client, at most.
+const LARGEST_INPUT: usize = 1 << 20;
+/// A frame from the client, at most: the channel's byte and the input.
+const LARGEST_FRAME: usize = 1 + LARGEST_INPUT;
 
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
@@ -52,6 +55,7 @@ const STDERR: u8 = 2;
 const CLOSE_NORMAL: u16 = 1000;
 const CLOSE_GOING_AWAY: u16 = 1001;
 const CLOSE_REFUSED: u16 = 1008;
+const CLOSE_TOO_LARGE: u16 = 1009;
 const CLOSE_FAILED: u16 = 1011;
 
 /// What a client says in text.
@@ -152,6 +156,19 @@ fn gone(_: axum::Error) -> Over {
     Over::Gone
 }
 
+/// Why nothing more can be read: a frame that is too large is told, everything else is a client that is gone.
+fn unread(error: axum::Error, mend: &str) -> Over {
+    match error.into_inner().downcast_ref::<tungstenite::Error>() {
+        Some(tungstenite::Error::Capacity(_)) => ApiError::new(
+            ErrorCode::PayloadTooLarge,
+            format!("a frame has more than {LARGEST_FRAME} bytes, which is the most that a stream takes; {mend}"),
+        )
+        .with("limit", LARGEST_FRAME)
+        .into(),
+        _ => Over::Gone,
+    }
+}
+
 async fn converse(
     app: App,
     caller: Option<Caller>,
@@ -182,6 +199,7 @@ async fn converse(
         Err(Over::Refused(error)) => {
             let code = match error.code {
                 ErrorCode::ShuttingDown => CLOSE_GOING_AWAY,
+                ErrorCode::PayloadTooLarge => CLOSE_TOO_LARGE,
                 code if code.status().is_server_error() => CLOSE_FAILED,
                 _ => CLOSE_REFUSED,
             };
@@ -302,7 +320,13 @@ async fn said(socket: &mut WebSocket, within: Duration, wanted: &str) -> Result<
     let next = async {
         loop {
             match socket.recv().await {
-                None | Some(Err(_) | Ok(Message::Close(_))) => return Err(Over::Gone),
+                None | Some(Ok(Message::Close(_))) => return Err(Over::Gone),
+                Some(Err(e)) => {
+                    return Err(unread(
+                        e,
+                        "give a shorter command, and the rest as its input",
+                    ));
+                }
                 Some(Ok(Message::Text(text))) => return Ok(parse(&text)?),
                 Some(Ok(Message::Binary(_))) => return Err(out_of_place(wanted).into()),
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
@@ -449,7 +473,8 @@ impl Typing<'_> {
     async fn follow(&mut self, frames: &mut SplitStream<&mut WebSocket>) -> Over {
         loop {
             let step = match frames.next().await {
-                None | Some(Err(_) | Ok(Message::Close(_))) => return Over::Gone,
+                None | Some(Ok(Message::Close(_))) => return Over::Gone,
+                Some(Err(e)) => return unread(e, "send the input in several"),
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(()),
                 Some(Ok(Message::Binary(data))) => self.typed(data).await,
                 Some(Ok(Message::Text(text))) => match parse(&text) {
