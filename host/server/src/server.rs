@@ -1,7 +1,8 @@
 //! `leasehold serve`: from settings to a server that answers, and back to nothing.
 //!
 //! In order: signals are caught, the data directory is locked, the doors open and `/healthz` answers, the
-//! service opens behind them, `/readyz` answers. A signal at any of these moments ends what was begun.
+//! service opens behind them, `/readyz` answers. A signal at any of these moments ends what was begun, in order and
+//! with success; a second one ends the process at once, and that is no success.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -45,6 +46,9 @@ pub enum ServeError {
     /// The service behind.
     #[error(transparent)]
     Open(Box<OpenError>),
+    /// A second signal.
+    #[error("ended at once by a second signal; the next start finishes what this one left")]
+    Cut,
 }
 
 impl From<OpenError> for ServeError {
@@ -82,7 +86,7 @@ pub async fn run(settings: Settings) -> Result<(), ServeError> {
     let watching = tokio::spawn(signals.watch(closing.clone(), hard.clone()));
     let ended = tokio::select! {
         ended = serve_until(&settings, &closing, &hard) => ended,
-        () = hard.cancelled() => Ok(()),
+        () = hard.cancelled() => Err(ServeError::Cut),
     };
     watching.abort();
     ended
