@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use hyper::Method;
 use serde_json::{Value, json};
@@ -152,6 +153,7 @@ pub enum TokenCommand {
     /// Revoke a token, at once
     Revoke {
         /// The token's id
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         id: String,
     },
 }
@@ -298,7 +300,7 @@ fn value_of(file: Option<PathBuf>, trim: bool) -> Result<Zeroizing<String>, CliE
     match &file {
         Some(path) => {
             *value = std::fs::read_to_string(path)
-                .map_err(|e| CliError::Usage(format!("--file: {}: {e}", path.display())))?;
+                .map_err(|e| unreadable(&format!("--file: {}", path.display()), &e))?;
         }
         None => {
             if std::io::stdin().is_terminal() {
@@ -310,7 +312,7 @@ fn value_of(file: Option<PathBuf>, trim: bool) -> Result<Zeroizing<String>, CliE
             }
             std::io::stdin()
                 .read_to_string(&mut value)
-                .map_err(|e| CliError::Usage(format!("standard input: {e}")))?;
+                .map_err(|e| unreadable("standard input", &e))?;
         }
     }
     if trim && value.ends_with('\n') {
@@ -323,6 +325,15 @@ fn value_of(file: Option<PathBuf>, trim: bool) -> Result<Zeroizing<String>, CliE
         return Err(CliError::Usage("the value is empty".into()));
     }
     Ok(value)
+}
+
+fn unreadable(from: &str, error: &std::io::Error) -> CliError {
+    CliError::Usage(match error.kind() {
+        std::io::ErrorKind::InvalidData => {
+            format!("{from}: a secret is text in UTF-8; encode other bytes, as with `base64`")
+        }
+        _ => format!("{from}: {error}"),
+    })
 }
 
 /// `activity …`

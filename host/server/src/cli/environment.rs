@@ -135,11 +135,11 @@ pub enum EnvCommand {
     },
     /// Show the host key of a machine; compare its fingerprint before you trust it
     HostKey {
-        /// The machine's name or address
+        /// The machine's name or address, or HOST:PORT; an IPv6 address with a port is [ADDRESS]:PORT
         host: String,
-        /// Its port
-        #[arg(long, default_value_t = 22)]
-        port: u16,
+        /// Its port [default: 22]
+        #[arg(long)]
+        port: Option<u16>,
     },
 }
 
@@ -170,6 +170,7 @@ impl EnvCommand {
     pub async fn run(self, client: &Client, out: &Output) -> Result<u8, CliError> {
         match self {
             EnvCommand::Create(draft) => {
+                draft.whole()?;
                 let company = draft.company.id(client).await?;
                 let body = draft.body(client, None).await?;
                 let path = format!("/api/companies/{}/environments", encode(&company));
@@ -242,6 +243,7 @@ impl EnvCommand {
                 }
             }
             EnvCommand::HostKey { host, port } => {
+                let (host, port) = place(&host, port)?;
                 let body = json!({"host": host, "port": port});
                 let asking = client.post("/api/ssh/host-key", Some(body));
                 let shown = during("asking for the host key", asking).await?;
@@ -274,10 +276,17 @@ impl ProbeArgs {
         let report = match &self.env {
             Some(env) => {
                 let id = environment_id(client, &self.draft.company, env).await?;
+                let described = self.draft.body(client, None).await?;
+                if described != json!({}) {
+                    return Err(CliError::Usage(format!(
+                        "`{env}` is saved and is probed as it is; leave it out to probe what the flags describe"
+                    )));
+                }
                 let path = format!("/api/environments/{}/probe", encode(&id));
                 during("probing", client.post(&path, None)).await?
             }
             None => {
+                self.draft.whole()?;
                 let company = self.draft.company.id(client).await?;
                 let body = self.draft.body(client, None).await?;
                 let path = format!(
@@ -365,6 +374,17 @@ impl DraftArgs {
         Ok(body.into())
     }
 
+    /// Whether it describes an environment by itself.
+    fn whole(&self) -> Result<(), CliError> {
+        if self.driver.is_some() || self.ssh.host.is_some() {
+            return Ok(());
+        }
+        Err(CliError::Usage(
+            "nothing says what kind of environment it is; give --host for a machine that SSH reaches, or --driver"
+                .into(),
+        ))
+    }
+
     async fn secret(&self, client: &Client, named: &str) -> Result<Value, CliError> {
         let id = secret_id(client, &self.company, named).await?;
         Ok(json!({"type": "secret_ref", "secretId": id, "version": "latest"}))
@@ -427,6 +447,45 @@ impl DraftArgs {
     }
 }
 
+/// The host and port of `HOST`, `HOST:PORT`, `[V6]` or `[V6]:PORT`, with a port that may stand beside it.
+fn place(text: &str, beside: Option<u16>) -> Result<(&str, u16), CliError> {
+    let wrong = |why: &str| {
+        CliError::Usage(format!(
+            "`{text}` {why}; write HOST, HOST:PORT or [ADDRESS]:PORT"
+        ))
+    };
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, rest) = rest
+                .split_once(']')
+                .ok_or_else(|| wrong("has no closing bracket"))?;
+            match rest.strip_prefix(':') {
+                None if rest.is_empty() => (host, None),
+                Some(port) => (host, Some(port)),
+                None => return Err(wrong("goes on after its bracket")),
+            }
+        }
+        // More than one colon is an IPv6 address without a port.
+        None => match text.split_once(':') {
+            Some((host, port)) if !port.contains(':') => (host, Some(port)),
+            _ => (text, None),
+        },
+    };
+    if host.is_empty() {
+        return Err(wrong("names no host"));
+    }
+    let port = port
+        .map(|port| port.parse::<u16>().ok().filter(|port| *port > 0))
+        .map(|port| port.ok_or_else(|| wrong("has a port that is not between 1 and 65535")))
+        .transpose()?;
+    match (port, beside) {
+        (Some(port), Some(beside)) if port != beside => {
+            Err(wrong(&format!("and --port {beside} name different ports")))
+        }
+        (port, beside) => Ok((host, port.or(beside).unwrap_or(22))),
+    }
+}
+
 fn read(path: &Path) -> Result<String, CliError> {
     let text = if path.as_os_str() == "-" {
         std::io::read_to_string(std::io::stdin())
@@ -449,4 +508,40 @@ pub fn pair<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str), CliErro
     text.split_once('=')
         .filter(|(name, _)| !name.is_empty())
         .ok_or_else(|| CliError::Usage(format!("{flag}: `{text}` is not NAME=VALUE")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::place;
+
+    #[test]
+    fn a_machine_is_named_with_its_port_or_without() {
+        for (text, beside, host, port) in [
+            ("box", None, "box", 22),
+            ("box", Some(2222), "box", 2222),
+            ("box:2222", None, "box", 2222),
+            ("box:2222", Some(2222), "box", 2222),
+            ("::1", None, "::1", 22),
+            ("fe80::1", Some(7), "fe80::1", 7),
+            ("[::1]", None, "::1", 22),
+            ("[::1]:2222", None, "::1", 2222),
+        ] {
+            assert_eq!(place(text, beside).unwrap(), (host, port), "{text}");
+        }
+        for text in [
+            "",
+            ":22",
+            "box:",
+            "box:0",
+            "box:65536",
+            "box:ssh",
+            "[::1",
+            "[::1]22",
+            "[]:22",
+            "[::1]:",
+        ] {
+            assert!(place(text, None).is_err(), "{text}");
+        }
+        assert!(place("box:22", Some(23)).is_err());
+    }
 }

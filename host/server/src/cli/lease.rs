@@ -1,6 +1,7 @@
 //! `lease …`
 
 use clap::Subcommand;
+use clap::builder::NonEmptyStringValueParser;
 use serde_json::{Map, Value};
 
 use super::admin::InCompany;
@@ -43,7 +44,7 @@ pub enum LeaseCommand {
         /// The environment, by id or name
         env: String,
         /// When it ends at the latest, as 90s, 30m or 8h; without, when it is released
-        #[arg(long, value_name = "TIME")]
+        #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
         ttl: Option<String>,
         /// The same key with the same request gives the same lease
         #[arg(long, value_name = "KEY")]
@@ -71,24 +72,28 @@ pub enum LeaseCommand {
     /// Show a lease
     Get {
         /// The lease's id
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         lease: String,
     },
     /// Renew a lease before it expires
     Renew {
         /// The lease's id
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         lease: String,
         /// From now, as 90s, 30m or 8h
-        #[arg(long, value_name = "TIME")]
+        #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
         ttl: String,
     },
     /// Release a lease, and wait until nothing is left
     Release {
         /// The lease's id
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         lease: String,
     },
     /// Stop waiting for a cleanup that cannot succeed; what may be left is yours to remove
     Abandon {
         /// The lease's id
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         lease: String,
         /// For whoever finds what was left
         #[arg(long)]
@@ -97,6 +102,7 @@ pub enum LeaseCommand {
     /// List the commands of a lease
     Executions {
         /// The lease's id
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         lease: String,
     },
 }
