@@ -134,7 +134,12 @@ async fn upload(
         Ok(Err(e)) if sent.is_ok() || e.kind() != io::ErrorKind::BrokenPipe => Err(
             CliError::Local(format!("{e}; what was sent before it is in the lease")),
         ),
-        Ok(Err(_)) => sent.map(|()| Vec::new()),
+        Ok(Err(_)) => sent.map(|()| Vec::new()).map_err(|e| match e {
+            CliError::Broken(why) => {
+                CliError::Broken(format!("{why}; what was sent before may be in the lease"))
+            }
+            e => e,
+        }),
         Err(e) => Err(CliError::Local(format!("{shown}: {e}"))),
     }
 }

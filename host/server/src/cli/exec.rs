@@ -4,8 +4,6 @@
 //! signal to everything that it started; a second interrupt kills it, a third lets go of it. When nobody takes the
 //! output any more, the command gets what a closed pipe gives: PIPE, and KILL where it does not end by that.
 
-use std::io::{Read, Write};
-use std::sync::mpsc as blocking;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,10 +21,10 @@ use super::environment::pair;
 use super::exit::{BROKEN_PIPE, CliError, EXEC_FAILED};
 use super::lease::seconds;
 use super::progress::during;
+use super::standard::{Writer, read_stdin};
 use super::terminal::{self, Raw};
 use crate::api::errors::ErrorCode;
 
-const CHUNK: usize = 64 << 10;
 /// How long a command may take to end by PIPE, and then by KILL.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -357,91 +355,6 @@ async fn resized(resizes: &mut Option<Signal>) -> Option<()> {
     }
 }
 
-/// Reads our input on a thread of its own, which the process's end takes with it.
-fn read_stdin() -> mpsc::Receiver<Bytes> {
-    let (sender, receiver) = mpsc::channel(4);
-    std::thread::spawn(move || {
-        let mut input = std::io::stdin();
-        loop {
-            // The channel's byte first, then data.
-            let mut buffer = vec![0u8; CHUNK + 1];
-            match input.read(&mut buffer[1..]) {
-                Ok(0) | Err(_) => return,
-                Ok(read) => {
-                    buffer.truncate(read + 1);
-                    if sender.blocking_send(buffer.into()).is_err() {
-                        return;
-                    }
-                }
-            }
-        }
-    });
-    receiver
-}
-
-/// Writes the command's output on a thread of its own: a reader that is slow holds the command back, and not
-/// our signals.
-struct Writer {
-    queue: mpsc::Sender<Bytes>,
-    done: blocking::Receiver<std::io::Result<()>>,
-}
-
-impl Writer {
-    fn start() -> Writer {
-        let (queue, mut frames) = mpsc::channel::<Bytes>(4);
-        let (tell, done) = blocking::channel();
-        std::thread::spawn(move || {
-            let mut result = Ok(());
-            while let Some(frame) = frames.blocking_recv() {
-                result = put(&frame);
-                if result.is_err() {
-                    break;
-                }
-            }
-            let _ = tell.send(result);
-        });
-        Writer { queue, done }
-    }
-
-    async fn write(&self, frame: Bytes) -> Result<(), CliError> {
-        self.queue
-            .send(frame)
-            .await
-            .map_err(|_| CliError::OutputClosed)
-    }
-
-    /// Waits until nothing can be written any more.
-    async fn stopped(&self) {
-        self.queue.closed().await;
-    }
-
-    async fn finish(self) -> Result<(), CliError> {
-        drop(self.queue);
-        let done = self.done;
-        let result = tokio::task::spawn_blocking(move || done.recv()).await;
-        match result {
-            Ok(Ok(Ok(()))) => Ok(()),
-            Ok(Ok(Err(e))) if e.kind() == std::io::ErrorKind::BrokenPipe => {
-                Err(CliError::OutputClosed)
-            }
-            Ok(Ok(Err(e))) => Err(CliError::Local(format!("the output: {e}"))),
-            _ => Err(CliError::Local("the output's thread ended early".into())),
-        }
-    }
-}
-
-fn put(frame: &[u8]) -> std::io::Result<()> {
-    match frame.split_first() {
-        Some((1, data)) => {
-            let mut out = std::io::stdout().lock();
-            out.write_all(data)?;
-            out.flush()
-        }
-        Some((2, data)) => std::io::stderr().lock().write_all(data),
-        _ => Ok(()),
-    }
-}
-
 /// The shell's code for how the command ended.
 fn code_of(exit: &Value) -> Result<u8, CliError> {
     match exit["outcome"].as_str() {
@@ -459,11 +372,16 @@ fn code_of(exit: &Value) -> Result<u8, CliError> {
             "the command was ended for its memory".into(),
         )),
         outcome => Err(CliError::Local(format!(
-            "what became of the command is {}{}",
+            "what became of the command is {}{}{}",
             outcome.unwrap_or("not told"),
             match exit["reason"].as_str() {
                 Some(reason) => format!(": {}", super::output::plain(reason)),
                 None => String::new(),
+            },
+            match outcome {
+                Some("unknown") =>
+                    "; `leasehold lease executions` tells it once the target can be asked",
+                _ => "",
             }
         ))),
     }
@@ -498,6 +416,10 @@ mod tests {
             code_of(&json!({"outcome": "signalled", "signal": "TERM"})).unwrap(),
             143
         );
-        assert!(code_of(&json!({"outcome": "unknown", "reason": "cut"})).is_err());
+        let unknown = code_of(&json!({"outcome": "unknown", "reason": "cut"})).unwrap_err();
+        assert!(
+            unknown.to_string().contains("unknown: cut; `leasehold"),
+            "{unknown}"
+        );
     }
 }

@@ -15,6 +15,7 @@ mod output;
 mod pack;
 mod plugin;
 mod progress;
+mod standard;
 mod terminal;
 mod unpack;
 

@@ -1,119 +1,16 @@
 //! The stream and its neighbours on a real target: a throw-away sshd, leased through the SSH component.
 
-use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-
 use futures_util::{SinkExt, StreamExt};
-use leasehold_parts::{Options, Sshd, skipped};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
+use crate::leased::Leased;
 use crate::server::{Server, wait_for};
 
-/// A server, a target, an environment on it and a lease.
-struct Leased {
-    server: Server,
-    company: String,
-    environment: String,
-    lease: String,
-    _sshd: Sshd,
-}
-
-fn component(name: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("LEASEHOLD_COMPONENTS").map_or_else(
-        || {
-            let test = std::env::current_exe().unwrap();
-            test.ancestors().nth(3).unwrap().join("components")
-        },
-        PathBuf::from,
-    );
-    let file = folder.join(format!("{name}.wasm"));
-    file.is_file().then_some(file)
-}
-
 impl Leased {
-    fn new() -> Option<Leased> {
-        let Some(component) = component("ssh") else {
-            skipped("`cargo xtask components`");
-            return None;
-        };
-        if !Sshd::available() {
-            skipped("openssh-server");
-            return None;
-        }
-        let sshd = Sshd::start(&Options::default()).unwrap();
-        let account = sshd.worker().name.clone();
-        let place = sshd.directory(&account, "leases").unwrap();
-        let server = Server::start();
-        let run = |args: &[&str]| {
-            let out = server.home.leasehold().args(args).output().unwrap();
-            assert!(
-                out.status.success(),
-                "{args:?}: {}",
-                String::from_utf8_lossy(&out.stderr)
-            );
-        };
-        run(&["plugin", "install", "--yes", component.to_str().unwrap()]);
-        let company = server.company("acme");
-        let key = server.home.path().join("key");
-        std::fs::write(&key, &sshd.key().private).unwrap();
-        run(&["secret", "set", "key", "--file", key.to_str().unwrap()]);
-        let port = sshd.port().to_string();
-        let mut create = vec![
-            "env",
-            "create",
-            "--name",
-            "box",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            &port,
-        ];
-        create.extend([
-            "--user",
-            &account,
-            "--key",
-            "key",
-            "--workspace",
-            place.to_str().unwrap(),
-        ]);
-        let prints = sshd.fingerprints();
-        create.extend(prints.iter().flat_map(|print| ["--fingerprint", print]));
-        create.extend(["--var", "PLAIN=one", "--secret-var", "SECRET=key"]);
-        run(&create);
-        let listed = server
-            .operator("GET", &format!("/api/companies/{company}/environments"), "")
-            .json();
-        let environment = listed[0]["id"].as_str().unwrap().to_owned();
-        let made = server.operator(
-            "POST",
-            &format!("/api/environments/{environment}/leases"),
-            "",
-        );
-        assert_eq!(made.status, 201, "{}", made.body);
-        let made = made.json();
-        assert_eq!(
-            (made["status"].as_str(), made["proof"].as_str()),
-            (Some("active"), Some("owned"))
-        );
-        Some(Leased {
-            lease: made["id"].as_str().unwrap().to_owned(),
-            server,
-            company,
-            environment,
-            _sshd: sshd,
-        })
-    }
-
-    fn path(&self, what: &str) -> String {
-        format!("/api/environment-leases/{}{what}", self.lease)
-    }
-
     async fn open(&self, token: Option<&str>) -> WebSocketStream<TcpStream> {
         let wire = TcpStream::connect(("127.0.0.1", self.server.port))
             .await
@@ -144,18 +41,6 @@ impl Leased {
         };
         assert_eq!(started["type"], "started", "{started}");
         (socket, started["executionId"].as_str().unwrap().to_owned())
-    }
-
-    fn execution(&self, id: &str) -> Value {
-        self.server
-            .operator("GET", &format!("/api/executions/{id}"), "")
-            .json()
-    }
-
-    fn exec(&self, args: &[&str]) -> Command {
-        let mut command = self.server.home.leasehold();
-        command.arg("exec").args(args);
-        command
     }
 }
 
@@ -487,67 +372,6 @@ fn a_short_command_is_answered_in_one_request_within_its_bounds() {
 }
 
 #[test]
-fn exec_passes_the_commands_own_end_and_cp_brings_files_back_as_they_were() {
-    let Some(leased) = Leased::new() else { return };
-    let lease = leased.lease.as_str();
-    let code = |args: &[&str]| leased.exec(args).output().unwrap().status.code();
-    for own in [0, 1, 42, 125, 255] {
-        assert_eq!(
-            code(&["-n", lease, "--", "sh", "-c", &format!("exit {own}")]),
-            Some(own)
-        );
-    }
-    assert_eq!(
-        code(&["-n", lease, "--", "sh", "-c", "kill -TERM $$"]),
-        Some(143)
-    );
-    assert_eq!(code(&["-n", lease, "--", "no-such-program"]), Some(127));
-    assert_eq!(
-        code(&["-n", "--cwd", "/no/such/place", lease, "--", "true"]).map(|c| c != 0),
-        Some(true)
-    );
-    assert_eq!(code(&["-n", "lease_none", "--", "true"]), Some(125));
-
-    let from = leased.server.home.path().join("from");
-    std::fs::create_dir_all(from.join("deep/er")).unwrap();
-    std::fs::write(
-        from.join("deep/er/bytes"),
-        (0..=255).cycle().take(200_000).collect::<Vec<u8>>(),
-    )
-    .unwrap();
-    std::fs::write(from.join("empty"), "").unwrap();
-    std::os::unix::fs::symlink("deep/er/bytes", from.join("link")).unwrap();
-    let cp = |a: &str, b: &str| {
-        let out = leased
-            .server
-            .home
-            .leasehold()
-            .args(["cp", a, b])
-            .output()
-            .unwrap();
-        (
-            out.status.code(),
-            String::from_utf8_lossy(&out.stderr).into_owned(),
-        )
-    };
-    let back = leased.server.home.path().join("back");
-    std::fs::create_dir(&back).unwrap();
-    let (from, back) = (from.to_str().unwrap(), back.to_str().unwrap());
-    assert_eq!(cp(from, &format!("{lease}:.")), (Some(0), String::new()));
-    assert_eq!(cp(&format!("{lease}:from"), back), (Some(0), String::new()));
-    let same = Command::new("diff")
-        .args(["-r", "--no-dereference", from, &format!("{back}/from")])
-        .output()
-        .unwrap();
-    assert!(
-        same.status.success(),
-        "{}",
-        String::from_utf8_lossy(&same.stdout)
-    );
-    assert_eq!(cp(&format!("{lease}:nowhere"), back).0, Some(3));
-}
-
-#[test]
 fn a_frame_holds_a_mebibyte_of_input_and_one_byte_more_is_refused_with_words() {
     const MOST: usize = 1 << 20;
     let Some(leased) = Leased::new() else { return };
@@ -583,159 +407,6 @@ fn a_frame_holds_a_mebibyte_of_input_and_one_byte_more_is_refused_with_words() {
             assert_eq!(ended["exitCode"], 4, "its input ended: {ended}");
         }
     });
-}
-
-#[test]
-fn a_command_whose_output_nobody_takes_is_ended_as_by_a_closed_pipe() {
-    let Some(leased) = Leased::new() else { return };
-    let lease = leased.lease.as_str();
-    // What it ends by, and how the client ends.
-    let ended = |script: &str, out: Stdio, read: usize| {
-        let mut client = leased
-            .exec(&["-n", lease, "--", "sh", "-c", script])
-            .stdout(out)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        if let Some(mut out) = client.stdout.take() {
-            out.read_exact(&mut vec![0; read]).unwrap();
-        }
-        let out = client.wait_with_output().unwrap();
-        let rows = leased
-            .server
-            .operator("GET", &leased.path("/executions"), "")
-            .json();
-        let rows = rows.as_array().unwrap().clone();
-        let row = rows.into_iter().find(|row| row["argv"][2] == script);
-        (
-            out.status.code(),
-            String::from_utf8_lossy(&out.stderr).into_owned(),
-            row.map(|row| (row["outcome"].clone(), row["signal"].clone())),
-        )
-    };
-    let signal = |name: &str| Some(("signalled".into(), name.into()));
-    assert_eq!(
-        ended("exec yes", Stdio::piped(), 2),
-        (Some(141), String::new(), signal("PIPE"))
-    );
-    // It wrote once more than was read, and is silent since: the failed write alone is what is known.
-    assert_eq!(
-        ended(
-            "echo a; sleep 0.5; echo b; exec sleep 1000",
-            Stdio::piped(),
-            2
-        ),
-        (Some(141), String::new(), signal("PIPE"))
-    );
-    assert_eq!(
-        ended("trap '' PIPE; while :; do echo y; done", Stdio::piped(), 2),
-        (Some(141), String::new(), signal("KILL"))
-    );
-    let full = std::fs::File::options()
-        .write(true)
-        .open("/dev/full")
-        .unwrap();
-    let (code, said, by) = ended("exec yes yes", full.into(), 0);
-    assert_eq!((code, by), (Some(125), signal("PIPE")));
-    assert!(said.contains("the output: No space left"), "{said}");
-    // Whoever reads to the end gets everything.
-    let script = "head -c 3000000 /dev/zero; exit 3";
-    let out = leased
-        .exec(&["-n", lease, "--", "sh", "-c", script])
-        .output()
-        .unwrap();
-    assert_eq!((out.status.code(), out.stdout.len()), (Some(3), 3_000_000));
-}
-
-#[test]
-fn cp_names_what_it_leaves_out_and_refuses_what_it_cannot_send() {
-    use std::os::unix::fs::symlink;
-    let Some(leased) = Leased::new() else { return };
-    let lease = leased.lease.as_str();
-    let home = leased.server.home.path();
-    let cp = |from: &str, to: &str| {
-        let out = leased
-            .server
-            .home
-            .leasehold()
-            .current_dir(home)
-            .args(["cp", from, to])
-            .output()
-            .unwrap();
-        (
-            out.status.code(),
-            String::from_utf8_lossy(&out.stderr).into_owned(),
-        )
-    };
-    let inside = |script: &str| {
-        let out = leased
-            .exec(&["-n", lease, "--", "sh", "-c", script])
-            .output()
-            .unwrap();
-        String::from_utf8_lossy(&out.stdout).into_owned()
-    };
-    let from = home.join("from");
-    std::fs::create_dir(&from).unwrap();
-    std::fs::write(from.join("file"), "x").unwrap();
-    symlink("file", from.join("link")).unwrap();
-    std::fs::File::create(from.join("sparse"))
-        .unwrap()
-        .set_len(1 << 20)
-        .unwrap();
-    let mkfifo = Command::new("mkfifo").arg(from.join("pipe")).status();
-    assert!(mkfifo.unwrap().success());
-    let there = format!("{lease}:.");
-
-    let (code, said) = cp("from", &there);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("from/pipe (a pipe)"), "{said}");
-    assert_eq!(
-        inside("ls from; readlink from/link; wc -c <from/sparse"),
-        "file\nlink\nsparse\nfile\n1048576\n"
-    );
-    // A link by itself is what it leads to, under its own name.
-    assert_eq!(cp("from/link", &there), (Some(0), String::new()));
-    assert_eq!(inside("test -L link || cat link"), "x");
-
-    let (code, said) = cp("from/pipe", &there);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("from/pipe: is a pipe"), "{said}");
-    symlink("gone", home.join("dangling")).unwrap();
-    let (code, said) = cp("dangling", &there);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("dangling: is a link to gone"), "{said}");
-    let odd = home.join("odd");
-    std::fs::create_dir(&odd).unwrap();
-    std::fs::write(odd.join("a"), "x").unwrap();
-    std::fs::write(odd.join(std::ffi::OsStr::from_bytes(b"\xff")), "x").unwrap();
-    let (code, said) = cp("odd", &there);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains(r#""odd/\xFF""#), "{said}");
-    assert_eq!(inside("ls -d odd"), "", "nothing of it was sent");
-    let out = home.join("out");
-    std::fs::create_dir(&out).unwrap();
-    symlink("/etc/passwd", out.join("away")).unwrap();
-    let (code, said) = cp("out", &there);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("out/away"), "{said}");
-
-    inside(
-        "mkdir back; cd back; echo y >file; ln -s /etc/passwd away; mkfifo pipe; ln -s gone dangling",
-    );
-    let back = format!("{lease}:back");
-    let (code, said) = cp(&back, ".");
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("back/pipe (a pipe)"), "{said}");
-    assert_eq!(std::fs::read(home.join("back/file")).unwrap(), b"y\n");
-    for (link, to) in [("away", "/etc/passwd"), ("dangling", "gone")] {
-        let made = std::fs::read_link(home.join("back").join(link)).unwrap();
-        assert_eq!(made.to_str(), Some(to));
-    }
-    for (what, word) in [("pipe", "is a pipe"), ("dangling", "is a link")] {
-        let (code, said) = cp(&format!("{back}/{what}"), ".");
-        assert_ne!(code, Some(0), "{said}");
-        assert!(said.contains(word), "{said}");
-    }
 }
 
 #[test]

@@ -9,7 +9,9 @@
 
 mod access;
 mod api;
+mod client;
 mod command;
+mod leased;
 mod lifecycle;
 mod live;
 mod server;
