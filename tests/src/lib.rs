@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, also in what it calls"
 )]
 
+pub mod canary;
 pub mod http;
 pub mod machine;
 pub mod server;
