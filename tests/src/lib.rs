@@ -8,6 +8,7 @@
 )]
 
 pub mod canary;
+pub mod document;
 pub mod http;
 pub mod machine;
 pub mod server;
