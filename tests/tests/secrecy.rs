@@ -162,7 +162,7 @@ fn look_while_it_runs(heard: &Heard, machine: &Machine, canaries: &Canaries) {
     let of_command = with_descendants(&all, is_command);
     let mut shown = 0;
     for one in &all {
-        let said = String::from_utf8_lossy(&one.arguments);
+        let said = String::from_utf8_lossy(&one.arguments).replace('\0', " ");
         assert_eq!(canaries.in_bytes(&one.arguments), NONE, "in `{said}`");
         let allowed = of_command.contains(&one.pid);
         let forbidden = match allowed {
@@ -399,7 +399,7 @@ fn no_secret_is_in_a_component_the_database_the_log_an_answer_a_process_or_on_th
                 true => canaries.without(&OF_THE_COMMAND).in_bytes(&one.environment),
                 false => canaries.in_bytes(&one.environment),
             });
-            let said = String::from_utf8_lossy(&one.arguments).into_owned();
+            let said = String::from_utf8_lossy(&one.arguments).replace('\0', " ");
             let mut seen = seen.lock().expect("names");
             seen.extend(found.into_iter().map(|name| (name, said.clone())));
         }
