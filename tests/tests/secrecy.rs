@@ -130,7 +130,7 @@ impl Heard {
         let document = self.server.get("/api/openapi.json");
         let answered = self.answered.lock().expect("paths");
         for (path, item) in document["paths"].as_object().expect("paths") {
-            // Not an answer but a WebSocket: `use_everything` reads a command's output.
+            // Not an answer but a WebSocket, which `use_everything` opens by the command line.
             let stream = path.ends_with("/executions/stream");
             if item.get("get").is_some() && !stream {
                 assert!(answered.contains(path), "{path} never answered");
@@ -259,6 +259,14 @@ fn use_everything(heard: &Heard, machine: &Machine, environment: &str, looks: &d
         assert_eq!(counts, [TOKEN.len() * 2, INPUT.len()], "it had them: {ran}");
     });
     heard.read_all();
+    let counts = "printf %s \"$TOKEN\" | wc -c";
+    let streamed = heard
+        .server
+        .run(&["exec", &lease, "--", "sh", "-c", counts]);
+    assert_eq!(streamed.stdout.trim(), TOKEN.len().to_string());
+    let mut answers = heard.answers.lock().expect("answers");
+    answers.push_str(&streamed.stderr);
+    drop(answers);
     let released = heard.call(
         "POST",
         &format!("/api/environment-leases/{lease}/release"),

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -191,18 +192,30 @@ fn encode(checkout: &Checkout, name: &str, package: &Package) -> Result<Vec<(Pat
         let stem = module.file_stem().unwrap_or_default().to_string_lossy();
         let file = format!("{name}-{stem}.wasm");
         let built = guest_target(checkout).join(&file);
-        let mut command = shell::cargo(["run", "--quiet", "--locked", "--package", "xtask-encode"]);
-        command.arg("--target-dir").arg(&checkout.target).arg("--");
+        let mut command = Command::new(encoder(checkout)?);
         command
             .arg(&module)
             .arg(checkout.root.join("wit"))
             .arg("provider")
-            .arg(&built)
-            .current_dir(&checkout.root);
+            .arg(&built);
         shell::run(&mut command)?;
         made.push((built, file));
     }
     Ok(made)
+}
+
+/// Builds `xtask-encode`, with the features that the whole workspace has of what it stands on: the tests' build is then
+/// the same.
+fn encoder(checkout: &Checkout) -> Result<PathBuf> {
+    let mut command = shell::cargo(["build", "--quiet", "--locked", "--workspace"]);
+    command
+        .args(["--bin", "xtask_encode", "--target-dir"])
+        .arg(&checkout.target)
+        // Where it then is does not depend on the caller.
+        .env_remove("CARGO_BUILD_TARGET")
+        .current_dir(&checkout.root);
+    shell::run(&mut command)?;
+    Ok(checkout.target.join("debug/xtask_encode"))
 }
 
 /// Copies a file so that nobody ever sees half of it; leaves it alone where it is the same already.
