@@ -1,17 +1,29 @@
 //! The shell that stands in the documentation, taken from it: blocks of `sh`, and the commands in them.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
+
+/// The checkout that is tested: cargo tells it at run time. What was built may come from another one that shares its
+/// target directory.
+///
+/// # Panics
+/// When the tests lie nowhere.
+pub fn checkout() -> PathBuf {
+    let tests = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    tests
+        .parent()
+        .expect("the tests lie in the checkout")
+        .to_owned()
+}
 
 /// A document of this repository, by its path from the root.
 ///
 /// # Panics
 /// When it is not there.
 pub fn read(path: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the tests lie in the checkout");
-    std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    let file = checkout().join(path);
+    std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// What stands below a heading, up to the next one of the same depth.
