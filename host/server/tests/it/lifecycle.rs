@@ -184,12 +184,13 @@ fn a_database_without_its_master_key_keeps_the_server_from_starting_and_it_says_
     std::fs::write(&key, [7; 32]).unwrap();
     let out = home
         .leasehold()
-        .args(["serve", "--listen", "off"])
+        .args(["serve", "--listen", "127.0.0.1:0"])
         .output()
         .unwrap();
     assert_eq!(out.status.code(), Some(1));
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(said.contains("master key"), "{said}");
+    assert!(!said.contains("listening"), "{said}");
     assert!(!home.socket().exists());
 }
 
