@@ -1,8 +1,8 @@
 //! A command, live, over a WebSocket. The protocol is in `docs/execution-stream.md`.
 //!
 //! Invariant: nothing more is read from the command before what was read has left for the client, so that a
-//! slow reader slows the command and fills no memory. A client that goes away ends the command's input and lets
-//! go of the stream; it does not end the command, whose record goes on.
+//! slow reader slows the command and fills no memory. A client that goes away, or whose token is revoked, ends the
+//! command's input and lets go of the stream; it does not end the command, whose record goes on.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -238,7 +238,12 @@ async fn run(
         None => authenticate(app, lease, socket).await?,
     };
     drop(stranger);
-    let request = match said(socket, START_TIME, "a start frame").await? {
+    let mut dismissed = std::pin::pin!(gate::dismissed(app, &caller));
+    let first = tokio::select! {
+        first = said(socket, START_TIME, "a start frame") => first?,
+        refusal = dismissed.as_mut() => return Err(refusal.into()),
+    };
+    let request = match first {
         Said::Start {
             argv,
             env,
@@ -279,6 +284,10 @@ async fn run(
     let ended = tokio::select! {
         ended = show(&mut output, &mut sink, &mut told, app.metrics()) => ended,
         over = typing.follow(&mut frames) => Err(over),
+        mut refusal = dismissed => {
+            refusal.message.push_str("; the command goes on, and its record with it");
+            Err(refusal.into())
+        }
     };
     if ended.is_err() {
         typing.let_go().await;
@@ -295,14 +304,15 @@ async fn authenticate(app: &App, lease: &str, socket: &mut WebSocket) -> Result<
         .into());
     };
     let actor = if Tickets::looks_like_one(&token) {
-        app.tickets()
-            .redeem(&token, lease, Instant::now())
-            .ok_or_else(|| {
-                ApiError::new(
-                    ErrorCode::Unauthenticated,
-                    "the ticket is not known for this lease, was used, or is too old",
-                )
-            })?
+        let redeemed = app.tickets().redeem(&token, lease, Instant::now());
+        let actor = redeemed.ok_or_else(|| {
+            ApiError::new(
+                ErrorCode::Unauthenticated,
+                "the ticket is not known for this lease, was used, or is too old",
+            )
+        })?;
+        gate::still_known(app, &actor).await?;
+        actor
     } else {
         gate::actor_of(app, app.service()?.authority(), &token).await?
     };

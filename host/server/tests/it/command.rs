@@ -171,3 +171,27 @@ fn a_mistake_is_told_in_one_message_with_its_mend() {
         assert!(said.contains(words), "{arguments:?}: {said}");
     }
 }
+
+#[test]
+fn an_admin_token_for_one_company_is_refused_with_the_roles_that_take_one() {
+    let server = Server::start();
+    let home = &server.home;
+    run(home, &["company", "create", "acme"]);
+    let create = ["token", "create", "boss", "--role", "admin"];
+    let (code, _, said) = run(home, &[create.as_slice(), &["-C", "acme"]].concat());
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("member or agent"), "{said}");
+    let (_, listed, _) = run(home, &["token", "list"]);
+    assert!(!listed.contains("boss"), "{listed}");
+    assert_eq!(run(home, &create).0, 0);
+    let company = server.operator("GET", "/api/companies", "").json()[0]["id"].clone();
+    let body = serde_json::json!({"name": "boss", "role": "admin", "companyId": company});
+    let refused = server.operator("POST", "/api/tokens", &body.to_string());
+    assert_eq!(
+        (
+            refused.status,
+            refused.json()["details"]["violations"][0]["pointer"].as_str()
+        ),
+        (422, Some("/companyId"))
+    );
+}
