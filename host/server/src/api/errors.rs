@@ -74,7 +74,7 @@ codes! {
     ExecutionSettled "execution_settled" 409 "The execution has another outcome already, which stands.",
     EnvironmentInactive "environment_inactive" 409 "The environment is archived and accepts no leases.",
     EnvironmentChanged "environment_changed" 409 "The environment is no longer what the request was made for. Read it again.",
-    EnvironmentNotDeletable "environment_not_deletable" 409 "Leases hold the environment; details.reasons lists why.",
+    EnvironmentNotDeletable "environment_not_deletable" 409 "Leases hold the environment; details.deleteBlockedReasons lists why.",
     EnvironmentPendingSandboxCleanup "environment_pending_sandbox_cleanup" 409 "A lease of this environment waits for its cleanup; what that needs cannot change until then.",
     SecretInUse "secret_in_use" 409 "The secret is used by an environment or by a lease that is not finished.",
     PluginInUse "plugin_in_use" 409 "Environments or leases that are not finished use the plugin.",

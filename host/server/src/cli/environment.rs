@@ -10,7 +10,7 @@ use super::admin::{InCompany, not_found, secret_id};
 use super::client::{Client, encode};
 use super::exit::{CliError, DONE, FAILED};
 use super::output::{Column, Output, plain};
-use super::progress::during;
+use super::progress;
 
 const ENVIRONMENT: &[Column] = &[
     ("ID", "id"),
@@ -83,9 +83,16 @@ pub struct SshArgs {
     /// Absolute directory on the machine below which leases get their workspaces
     #[arg(long, value_name = "PATH")]
     workspace: Option<String>,
-    /// Allow more than one lease at a time on the account, which then see each other's files and processes
-    #[arg(long)]
-    allow_shared_account: bool,
+    /// Allow more than one lease at a time on the account, which then see each other's files and processes; =false
+    /// forbids it again
+    #[arg(
+        long,
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    allow_shared_account: Option<bool>,
 }
 
 /// `env …`
@@ -118,6 +125,9 @@ pub enum EnvCommand {
         /// active or archived
         #[arg(long)]
         status: Option<String>,
+        /// Remove a variable (repeat for more)
+        #[arg(long = "unset-var", value_name = "NAME")]
+        unset_vars: Vec<String>,
         #[command(flatten)]
         draft: Box<DraftArgs>,
     },
@@ -165,6 +175,25 @@ pub async fn environment_id(
         .ok_or_else(|| not_found(&format!("environment `{named}`")))
 }
 
+/// As [`environment_id`], by what whoever may only lease is told as well.
+pub async fn leasable_id(
+    client: &Client,
+    company: &InCompany,
+    named: &str,
+) -> Result<String, CliError> {
+    if named.starts_with("env_") {
+        return Ok(named.to_owned());
+    }
+    let company = company.id(client).await?;
+    let path = format!(
+        "/api/companies/{}/environments/resolve?name={}",
+        encode(&company),
+        encode(named)
+    );
+    let found = client.get(&path).await?;
+    Ok(found["id"].as_str().unwrap_or_default().to_owned())
+}
+
 impl EnvCommand {
     /// Does it.
     pub async fn run(self, client: &Client, out: &Output) -> Result<u8, CliError> {
@@ -201,7 +230,12 @@ impl EnvCommand {
                         .await?,
                 )?;
             }
-            EnvCommand::Update { env, status, draft } => {
+            EnvCommand::Update {
+                env,
+                status,
+                unset_vars,
+                draft,
+            } => {
                 let id = environment_id(client, &draft.company, &env).await?;
                 let path = format!("/api/environments/{}", encode(&id));
                 let before = client.get(&path).await?;
@@ -210,6 +244,14 @@ impl EnvCommand {
                     .await?;
                 if let Some(status) = status {
                     body["status"] = status.into();
+                }
+                for name in unset_vars {
+                    if !body["envVars"][&name].is_null() {
+                        return Err(CliError::Usage(format!(
+                            "--unset-var: `{name}` is given a value as well; say one of both"
+                        )));
+                    }
+                    body["envVars"][name] = Value::Null;
                 }
                 let now = client.json(Method::PATCH, &path, Some(body)).await?;
                 out.one(&now, ENVIRONMENT)?;
@@ -240,13 +282,18 @@ impl EnvCommand {
                             ("FEATURES", "features"),
                         ],
                     )?;
+                    for one in all["withheld"].as_array().into_iter().flatten() {
+                        let text = |key: &str| plain(one[key].as_str().unwrap_or(""));
+                        let line = format!("{} is not offered: {}\n", text("key"), text("reason"));
+                        super::output::write_all(line.as_bytes())?;
+                    }
                 }
             }
             EnvCommand::HostKey { host, port } => {
                 let (host, port) = place(&host, port)?;
                 let body = json!({"host": host, "port": port});
                 let asking = client.post("/api/ssh/host-key", Some(body));
-                let shown = during("asking for the host key", asking).await?;
+                let shown = progress::during("asking for the host key", asking).await?;
                 out.one(
                     &shown,
                     &[
@@ -273,7 +320,7 @@ pub struct ProbeArgs {
 impl ProbeArgs {
     /// Does it: 0 when the environment works, 1 when it does not.
     pub async fn run(self, client: &Client, out: &Output) -> Result<u8, CliError> {
-        let report = match &self.env {
+        let (path, body) = match &self.env {
             Some(env) => {
                 let id = environment_id(client, &self.draft.company, env).await?;
                 let described = self.draft.body(client, None).await?;
@@ -282,8 +329,7 @@ impl ProbeArgs {
                         "`{env}` is saved and is probed as it is; leave it out to probe what the flags describe"
                     )));
                 }
-                let path = format!("/api/environments/{}/probe", encode(&id));
-                during("probing", client.post(&path, None)).await?
+                (format!("/api/environments/{}/probe", encode(&id)), None)
             }
             None => {
                 self.draft.whole()?;
@@ -293,9 +339,14 @@ impl ProbeArgs {
                     "/api/companies/{}/environments/probe-config",
                     encode(&company)
                 );
-                during("probing", client.post(&path, Some(body))).await?
+                (path, Some(body))
             }
         };
+        let work = progress::name()?;
+        let path = format!("{path}?progressId={work}");
+        let asking = client.post(&path, body);
+        let told = format!("/api/progress/{work}");
+        let report = progress::during_told("probing", client, &told, asking).await?;
         if out.is_json() {
             out.value(&report)?;
         } else {
@@ -440,8 +491,8 @@ impl DraftArgs {
         if let Some(path) = &ssh.workspace {
             config.insert("remoteWorkspacePath".into(), path.as_str().into());
         }
-        if ssh.allow_shared_account {
-            config.insert("allowSharedAccount".into(), true.into());
+        if let Some(allowed) = ssh.allow_shared_account {
+            config.insert("allowSharedAccount".into(), allowed.into());
         }
         Ok(config)
     }

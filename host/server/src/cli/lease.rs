@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 
 use super::admin::InCompany;
 use super::client::{Client, encode};
-use super::environment::environment_id;
+use super::environment::leasable_id;
 use super::exit::{CliError, DONE, FAILED};
 use super::output::{Column, Output};
-use super::progress::during;
+use super::progress;
 
 const LEASE: &[Column] = &[
     ("ID", "id"),
@@ -119,7 +119,7 @@ impl LeaseCommand {
                 run,
                 company,
             } => {
-                let id = environment_id(client, &company, &env).await?;
+                let id = leasable_id(client, &company, &env).await?;
                 let mut body = Map::new();
                 if let Some(ttl) = ttl {
                     body.insert("ttlSeconds".into(), (seconds("--ttl", &ttl)?).into());
@@ -133,9 +133,12 @@ impl LeaseCommand {
                         body.insert(key.into(), value.into());
                     }
                 }
-                let path = format!("/api/environments/{}/leases", encode(&id));
+                let work = progress::name()?;
+                let path = format!("/api/environments/{}/leases?progressId={work}", encode(&id));
                 let asking = client.post(&path, Some(Value::Object(body)));
-                out.one(&during("acquiring", asking).await?, LEASE)?;
+                let told = format!("/api/progress/{work}");
+                let made = progress::during_told("acquiring", client, &told, asking).await?;
+                out.one(&made, LEASE)?;
             }
             LeaseCommand::List {
                 env,
@@ -144,7 +147,7 @@ impl LeaseCommand {
             } => {
                 let mut path = match env {
                     Some(env) => {
-                        let id = environment_id(client, &company, &env).await?;
+                        let id = leasable_id(client, &company, &env).await?;
                         format!("/api/environments/{}/leases", encode(&id))
                     }
                     None => {
@@ -167,7 +170,9 @@ impl LeaseCommand {
             }
             LeaseCommand::Release { lease } => {
                 let path = of(&lease, "/release");
-                let now = during("releasing", client.post(&path, None)).await?;
+                let asking = client.post(&path, None);
+                let told = of(&lease, "");
+                let now = progress::during_told("releasing", client, &told, asking).await?;
                 out.one(&now, LEASE)?;
                 if now["status"] != "released" {
                     let status = now["status"].as_str().unwrap_or("?").to_owned();

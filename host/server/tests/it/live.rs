@@ -11,7 +11,7 @@ use crate::leased::Leased;
 use crate::server::{Server, wait_for};
 
 impl Leased {
-    async fn open(&self, token: Option<&str>) -> WebSocketStream<TcpStream> {
+    pub async fn open(&self, token: Option<&str>) -> WebSocketStream<TcpStream> {
         let wire = TcpStream::connect(("127.0.0.1", self.server.port))
             .await
             .unwrap();
@@ -32,7 +32,7 @@ impl Leased {
     }
 
     /// Opens a stream as the operator, starts a command, and answers the stream and the command's id.
-    async fn start(&self, start: Value) -> (WebSocketStream<TcpStream>, String) {
+    pub async fn start(&self, start: Value) -> (WebSocketStream<TcpStream>, String) {
         let mut socket = self.open(Some(&self.server.home.token())).await;
         socket.send(text(&start)).await.unwrap();
         let started = next(&mut socket).await;
@@ -44,7 +44,7 @@ impl Leased {
     }
 }
 
-fn text(value: &Value) -> Message {
+pub fn text(value: &Value) -> Message {
     Message::Text(value.to_string().into())
 }
 
@@ -53,14 +53,14 @@ fn input(bytes: &[u8]) -> Message {
 }
 
 #[derive(Debug, PartialEq)]
-enum Heard {
+pub enum Heard {
     Said(Value),
     Out(Vec<u8>),
     Err(Vec<u8>),
     Closed(u16),
 }
 
-async fn next(socket: &mut WebSocketStream<TcpStream>) -> Heard {
+pub async fn next(socket: &mut WebSocketStream<TcpStream>) -> Heard {
     loop {
         match socket
             .next()
@@ -88,7 +88,7 @@ async fn next(socket: &mut WebSocketStream<TcpStream>) -> Heard {
 }
 
 /// Everything to the end: output, error output, the last frame, and the close code.
-async fn rest(socket: &mut WebSocketStream<TcpStream>) -> (Vec<u8>, Vec<u8>, Value, u16) {
+pub async fn rest(socket: &mut WebSocketStream<TcpStream>) -> (Vec<u8>, Vec<u8>, Value, u16) {
     let (mut out, mut err, mut last) = (Vec::new(), Vec::new(), Value::Null);
     loop {
         match next(socket).await {
@@ -103,7 +103,7 @@ async fn rest(socket: &mut WebSocketStream<TcpStream>) -> (Vec<u8>, Vec<u8>, Val
     }
 }
 
-fn run<T>(work: impl Future<Output = T>) -> T {
+pub fn run<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -111,7 +111,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     runtime.unwrap().block_on(work)
 }
 
-fn shell(script: &str) -> Value {
+pub fn shell(script: &str) -> Value {
     json!({"type": "start", "argv": ["sh", "-c", script], "stdin": true})
 }
 
