@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::leased::Leased;
 use crate::live::{Heard, next, rest, run, shell, text};
-use crate::server::wait_for;
+use crate::server::{DEADLINE, wait_for};
 
 fn revoke(leased: &Leased, id: &str) {
     let gone = leased
@@ -46,7 +46,9 @@ fn a_revoked_token_loses_its_open_streams_and_its_command_goes_on() {
             .await
             .unwrap();
         for stream in [&mut socket, &mut waiting, &mut late] {
-            let (_, _, last, code) = rest(stream).await;
+            let (_, _, last, code) = tokio::time::timeout(DEADLINE, rest(stream))
+                .await
+                .expect("the stream is closed");
             assert_eq!(
                 (last["details"]["code"].as_str(), code),
                 (Some("unauthenticated"), 1008),
