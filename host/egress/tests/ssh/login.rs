@@ -237,6 +237,15 @@ async fn a_jump_is_passed_and_every_hop_is_verified_by_its_own_policy() {
         e.message.contains(&format!(":{}", first.sshd.port())),
         "the hop is named: {e}"
     );
+    // What is wrong with a jump's key is pointed at there.
+    let mut locked = value.clone();
+    locked["jump"][0]["privateKey"] =
+        json!("-----BEGIN PRIVATE KEY-----\nZ2FyYmFnZQ==\n-----END PRIVATE KEY-----");
+    let e = last.reach(&locked).await.err().unwrap();
+    assert_eq!(
+        e.violations.unwrap()[0].pointer,
+        "/target/jump/0/privateKey"
+    );
     // Nor the jump's for the target.
     let mut wrong = value.clone();
     wrong["hostKeys"]["fingerprints"] = json!(first.sshd.fingerprints());
