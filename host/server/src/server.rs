@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use leasehold_authority::Rekeyed;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::operator::{OperatorToken, TokenFileError};
@@ -163,6 +164,21 @@ async fn serve_until(
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Gives the database another master key, while no server uses the data directory.
+pub async fn rekey(settings: &Settings) -> Result<Rekeyed, ServeError> {
+    if !settings.data_dir.exists() {
+        return Err(refused(&settings.data_dir, "does not exist"));
+    }
+    let data = open_data_dir(&settings.data_dir)?;
+    let _lock = lock(&data, &settings.data_dir)?;
+    let options = ServiceOptions {
+        data_dir: data,
+        data_path: settings.data_dir.clone(),
+        master_key: settings.master_key.clone(),
+    };
+    Ok(crate::service::rekey(options).await?)
 }
 
 fn refused(path: &Path, message: impl Into<String>) -> ServeError {

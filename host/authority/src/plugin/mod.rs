@@ -5,6 +5,7 @@
 //! newer digest of the same key becomes current; older ones stay for the leases that they made. Nothing
 //! here runs a component.
 
+mod resign;
 mod row;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use sqlx::Row as _;
 
+pub(crate) use self::resign::sign_again;
 use self::row::{
     GrantRow, PluginRow, RevisionRow, grant_mac, plugin_of, put_plugin, revision, revision_mac,
     select_revisions,

@@ -35,6 +35,22 @@ pub(super) struct RevisionRow {
     pub installed_at: i64,
 }
 
+impl RevisionRow {
+    pub fn of(row: &Row) -> Result<RevisionRow> {
+        Ok(RevisionRow {
+            digest: row.try_get("digest")?,
+            key: row.try_get("plugin_key")?,
+            number: row.try_get("number")?,
+            version: row.try_get("version")?,
+            driver: row.try_get("driver")?,
+            manifest: row.try_get("manifest")?,
+            capabilities: row.try_get("capabilities")?,
+            size: row.try_get("size")?,
+            installed_at: row.try_get("installed_at")?,
+        })
+    }
+}
+
 pub(super) fn grant_mac(keys: &Keys, grant: &GrantRow) -> Mac {
     Mac::new(&keys.grants, "grant")
         .text(&grant.id)
@@ -54,7 +70,21 @@ pub(super) struct GrantRow {
     pub granted_at: i64,
 }
 
-fn plugin_mac(keys: &Keys, key: &str, enabled: bool, digest: &str) -> Mac {
+impl GrantRow {
+    /// Of a row that has the grant's id as `grant_id`.
+    pub fn of(row: &Row) -> Result<GrantRow> {
+        Ok(GrantRow {
+            id: row.try_get("grant_id")?,
+            digest: row.try_get("digest")?,
+            asks: row.try_get("asks")?,
+            request_digest: row.try_get("request_digest")?,
+            granted_by: row.try_get("granted_by")?,
+            granted_at: row.try_get("granted_at")?,
+        })
+    }
+}
+
+pub(super) fn plugin_mac(keys: &Keys, key: &str, enabled: bool, digest: &str) -> Mac {
     Mac::new(&keys.digests, "plugin")
         .text(key)
         .int(i64::from(enabled))
@@ -75,28 +105,11 @@ macro_rules! select_revisions {
 pub(super) use select_revisions;
 
 pub(super) fn revision(keys: &Keys, row: &Row) -> Result<Revision> {
-    let stored = RevisionRow {
-        digest: row.try_get("digest")?,
-        key: row.try_get("plugin_key")?,
-        number: row.try_get("number")?,
-        version: row.try_get("version")?,
-        driver: row.try_get("driver")?,
-        manifest: row.try_get("manifest")?,
-        capabilities: row.try_get("capabilities")?,
-        size: row.try_get("size")?,
-        installed_at: row.try_get("installed_at")?,
-    };
+    let stored = RevisionRow::of(row)?;
     if !revision_mac(keys, &stored).verifies(row.try_get("mac")?) {
         return Err(Error::corrupt(format!("plugin revision {}", stored.digest)));
     }
-    let grant = GrantRow {
-        id: row.try_get("grant_id")?,
-        digest: stored.digest.clone(),
-        asks: row.try_get("asks")?,
-        request_digest: row.try_get("request_digest")?,
-        granted_by: row.try_get("granted_by")?,
-        granted_at: row.try_get("granted_at")?,
-    };
+    let grant = GrantRow::of(row)?;
     if !grant_mac(keys, &grant).verifies(row.try_get("grant_mac")?) {
         return Err(Error::corrupt(format!(
             "the grant of plugin revision {}",

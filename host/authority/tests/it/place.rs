@@ -107,7 +107,7 @@ impl Place {
 
     pub async fn secret(&self, company: &str, name: &str, value: &str) -> String {
         self.secrets()
-            .create(&operator(), company, name, None, bytes(value))
+            .create(&operator(), new_secret(Some(company), name, value))
             .await
             .unwrap()
             .id
@@ -179,6 +179,21 @@ pub fn agent(company: &str) -> Actor {
             company: Some(company.into()),
         },
         display: "agent".into(),
+    }
+}
+
+/// Whoever resolves in a test.
+pub fn by() -> Accessor {
+    Accessor::of(&operator(), "test")
+}
+
+pub fn new_secret(company: Option<&str>, name: &str, value: &str) -> NewSecret {
+    NewSecret {
+        company: company.map(str::to_owned),
+        name: name.into(),
+        purpose: SecretPurpose::Other,
+        description: None,
+        value: bytes(value),
     }
 }
 

@@ -6,11 +6,12 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Map, Value, json};
 
-use super::admin::{InCompany, not_found, secret_id};
+use super::admin::{InCompany, not_found};
 use super::client::{Client, encode};
 use super::exit::{CliError, DONE, FAILED};
 use super::output::{Column, Output, plain};
 use super::progress::during;
+use super::secret::{secret_id, value_of};
 
 const ENVIRONMENT: &[Column] = &[
     ("ID", "id"),
@@ -49,6 +50,10 @@ pub struct DraftArgs {
     /// A variable whose value is a secret, by name or id (repeat for more)
     #[arg(long = "secret-var", value_name = "NAME=SECRET")]
     secret_vars: Vec<String>,
+    /// A variable whose value is in a file (- is standard input) and is kept as a secret with the environment (repeat for
+    /// more)
+    #[arg(long = "secret-var-file", value_name = "NAME=FILE")]
+    secret_var_files: Vec<String>,
     #[command(flatten)]
     ssh: SshArgs,
     #[command(flatten)]
@@ -71,9 +76,15 @@ pub struct SshArgs {
     /// The secret that holds the private key, by name or id
     #[arg(long, value_name = "SECRET")]
     key: Option<String>,
+    /// File with the private key (- is standard input), which is kept as a secret with the environment
+    #[arg(long, value_name = "FILE", conflicts_with = "key")]
+    key_file: Option<PathBuf>,
     /// The secret that holds the key's passphrase, by name or id
     #[arg(long, value_name = "SECRET")]
     passphrase: Option<String>,
+    /// File with the key's passphrase (- is standard input), which is kept as a secret with the environment
+    #[arg(long, value_name = "FILE", conflicts_with = "passphrase")]
+    passphrase_file: Option<PathBuf>,
     /// A host key's fingerprint that is trusted (repeat for more); `env host-key` shows it
     #[arg(long = "fingerprint", value_name = "SHA256:…")]
     fingerprints: Vec<String>,
@@ -324,6 +335,23 @@ fn findings(report: &Value) -> String {
 }
 
 impl DraftArgs {
+    /// Refuses that two values are asked of standard input: the second would be empty.
+    fn one_from_standard_input(&self) -> Result<(), CliError> {
+        let files = [
+            &self.config_file,
+            &self.ssh.key_file,
+            &self.ssh.passphrase_file,
+        ];
+        let of_flags = files.into_iter().flatten().filter(|f| f.as_os_str() == "-");
+        let of_vars = self.secret_var_files.iter().filter(|v| v.ends_with("=-"));
+        if of_flags.count() + of_vars.count() > 1 {
+            return Err(CliError::Usage(
+                "-: standard input holds one value only; give the others as files".into(),
+            ));
+        }
+        Ok(())
+    }
+
     /// The JSON that the API takes; only what was given stands in it. The API merges a configuration one level
     /// deep, so flags for one field of a target go over the `target` that there is.
     async fn body(
@@ -331,6 +359,7 @@ impl DraftArgs {
         client: &Client,
         target: Option<&Map<String, Value>>,
     ) -> Result<Value, CliError> {
+        self.one_from_standard_input()?;
         let mut body = Map::new();
         let config = self.config(client, target).await?;
         let driver = match (&self.driver, self.ssh.host.is_some()) {
@@ -358,6 +387,13 @@ impl DraftArgs {
         for var in &self.secret_vars {
             let (name, secret) = pair("--secret-var", var)?;
             vars.insert(name.into(), self.secret(client, secret).await?);
+        }
+        for var in &self.secret_var_files {
+            let (name, file) = pair("--secret-var-file", var)?;
+            vars.insert(
+                name.into(),
+                pasted("--secret-var-file", Path::new(file), "other", false)?,
+            );
         }
         if !vars.is_empty() {
             body.insert("envVars".into(), vars.into());
@@ -399,6 +435,16 @@ impl DraftArgs {
                 target.insert(key.into(), self.secret(client, named).await?);
             }
         }
+        if let Some(file) = &ssh.key_file {
+            target.insert(
+                "privateKey".into(),
+                pasted("--key-file", file, "key", false)?,
+            );
+        }
+        if let Some(file) = &ssh.passphrase_file {
+            let value = pasted("--passphrase-file", file, "password", true)?;
+            target.insert("passphrase".into(), value);
+        }
         if !ssh.fingerprints.is_empty() || ssh.known_hosts.is_some() {
             let known_hosts = match &ssh.known_hosts {
                 Some(path) => read(path)?,
@@ -425,6 +471,22 @@ impl DraftArgs {
         }
         Ok(config)
     }
+}
+
+/// The content of a file, to be kept as a secret with the environment. A last line break is not a password's.
+fn pasted(flag: &str, file: &Path, purpose: &str, line: bool) -> Result<Value, CliError> {
+    let value = value_of(flag, Some(file))?;
+    let value = match line {
+        true => value.strip_suffix('\n').unwrap_or(&value),
+        false => value.as_str(),
+    };
+    if value.is_empty() {
+        return Err(CliError::Usage(format!(
+            "{flag}: {} is empty",
+            file.display()
+        )));
+    }
+    Ok(json!({"type": "secret_value", "value": value, "purpose": purpose}))
 }
 
 fn read(path: &Path) -> Result<String, CliError> {

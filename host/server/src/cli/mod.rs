@@ -14,6 +14,8 @@ mod lease;
 mod output;
 mod plugin;
 mod progress;
+mod rekey;
+mod secret;
 mod terminal;
 
 use std::path::PathBuf;
@@ -67,7 +69,7 @@ enum Command {
     Token(admin::TokenCommand),
     /// Secrets, which environments refer to
     #[command(subcommand)]
-    Secret(admin::SecretCommand),
+    Secret(secret::SecretCommand),
     /// Environments: what can be leased
     #[command(subcommand)]
     Env(environment::EnvCommand),
@@ -168,6 +170,7 @@ async fn client_command(global: Global, command: Command) -> Result<u8, CliError
     );
     let out = Output::new(global.json);
     match command {
+        Command::Secret(secret::SecretCommand::Rekey(args)) => args.run(&out).await,
         Command::Plugin(command) => command.run(&client, &out).await,
         Command::Company(command) => command.run(&client, &out).await,
         Command::Token(command) => command.run(&client, &out).await,

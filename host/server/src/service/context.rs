@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use leasehold_authority::{Actor, Authority, Lease, Resolved, Selector, env_pointer};
+use leasehold_authority::{
+    Accessor, Actor, Authority, Lease, PastedSecret, Resolved, Selector, env_pointer,
+};
 use leasehold_contract::FieldViolation;
 use leasehold_egress::{Payloads, SshTarget};
 use leasehold_runtime::{Plugin, Redactor};
@@ -17,14 +19,23 @@ use zeroize::Zeroizing;
 use super::configuration::{self, Field, Format};
 use super::error::ServiceError;
 
-/// Whose right to use a secret is used.
+/// Whose right to use a secret is used, and on whose behalf: that is recorded.
 pub(crate) enum Holder<'a> {
-    /// An administrator's word, for a draft that is not saved; recorded.
-    Draft { actor: &'a Actor, company: &'a str },
+    /// An administrator's word, for a draft that is not saved; what was pasted into it is nobody's secret yet.
+    Draft {
+        actor: &'a Actor,
+        company: &'a str,
+        pasted: &'a [PastedSecret],
+    },
     /// An environment's bindings.
-    Environment { id: &'a str },
+    Environment { id: &'a str, by: Accessor },
     /// What a lease pinned when it was acquired.
-    Lease { id: &'a str },
+    Lease { id: &'a str, by: Accessor },
+}
+
+/// How a version of a secret is named in what a connection was made with.
+pub(crate) fn version_of(secret: &str, version: i64) -> String {
+    format!("{secret}@{version}")
 }
 
 /// A variable of every command of an environment.
@@ -97,10 +108,7 @@ impl Context {
                 &used.destinations,
             )
             .await?;
-            versions.push(format!(
-                "{}={}@{}",
-                secret.pin.pointer, secret.pin.secret_id, secret.pin.version
-            ));
+            versions.push(version_of(&secret.pin.secret_id, secret.pin.version));
             let text = text_of(&secret, &used.pointer)?;
             if let Some(place) = resolved.pointer_mut(&used.pointer) {
                 *place = Value::String(text.to_string());
@@ -150,6 +158,7 @@ impl Context {
             variables.push((name.clone(), variable));
         }
         versions.sort();
+        versions.dedup();
         let given = component_view(schema, &config, &targets);
         Ok(Context {
             company: source.company.to_owned(),
@@ -163,16 +172,22 @@ impl Context {
         })
     }
 
-    /// As [`Context::resolve`], for what a lease pinned.
+    /// As [`Context::resolve`], for what a lease pinned; `purpose` says for what of its life.
     pub(crate) async fn of_lease(
         authority: &Authority,
         plugin: Plugin,
         lease: &Lease,
+        purpose: &'static str,
     ) -> Result<Context, ServiceError> {
+        let by = Accessor {
+            lease: Some(lease.id.clone()),
+            run: lease.caller.run.clone(),
+            ..Accessor::of(&Actor::system("lease"), purpose)
+        };
         Context::resolve(
             authority,
             plugin,
-            Holder::Lease { id: &lease.id },
+            Holder::Lease { id: &lease.id, by },
             Source {
                 company: &lease.company_id,
                 environment: Some(&lease.environment_id),
@@ -251,9 +266,19 @@ async fn open(
 ) -> Result<Resolved, ServiceError> {
     let secrets = authority.secrets();
     let resolved = match holder {
-        Holder::Environment { id } => secrets.resolve(id, pointer).await?,
-        Holder::Lease { id } => secrets.resolve_pinned(id, pointer).await?,
-        Holder::Draft { actor, company } => {
+        Holder::Environment { id, by } => secrets
+            .resolve(id, pointer, by)
+            .await
+            .map_err(|error| missing(error, pointer, "put another reference there and save the environment"))?,
+        Holder::Lease { id, by } => secrets
+            .resolve_pinned(id, pointer, by)
+            .await
+            .map_err(|error| missing(error, pointer, "the lease cannot be used any more; where it cannot be released either, clean its target up by hand and abandon it"))?,
+        Holder::Draft {
+            actor,
+            company,
+            pasted,
+        } => {
             let wrong = |message: &str| ServiceError::Invalid {
                 violations: vec![FieldViolation {
                     pointer: pointer.to_owned(),
@@ -270,6 +295,9 @@ async fn open(
                 Some(version) => serde_json::from_value(version.clone())
                     .map_err(|_| wrong("a version is \"latest\" or a number from 1"))?,
             };
+            if let Some(value) = pasted.iter().find(|p| p.id() == id) {
+                return Ok(value.resolved(pointer, destinations));
+            }
             secrets
                 .resolve_draft(actor, company, id, selector, pointer, destinations)
                 .await?
@@ -283,6 +311,17 @@ async fn open(
         .into());
     }
     Ok(resolved)
+}
+
+/// A reference whose secret is gone, in words.
+fn missing(error: leasehold_authority::Error, pointer: &str, mend: &str) -> ServiceError {
+    match error {
+        leasehold_authority::Error::NotFound { .. } => ServiceError::refused(
+            "secret_missing",
+            format!("the secret at {pointer} was deleted while it was in use; {mend}"),
+        ),
+        other => other.into(),
+    }
 }
 
 fn text_of(secret: &Resolved, pointer: &str) -> Result<Zeroizing<String>, ServiceError> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt};
-use leasehold_authority::{Authority, Options};
+use leasehold_authority::{Actor, Authority, Options, Rekeyed};
 use leasehold_egress::SshSettings;
 use leasehold_runtime::{Cache, Failure, Runtime, Settings};
 
@@ -44,6 +44,24 @@ const DATABASE: &str = "leasehold.db";
 /// The directory of compiled components in the data directory.
 const COMPILED: &str = "compiled";
 
+fn options_of(options: ServiceOptions) -> Options {
+    Options {
+        database: options.data_path.join(DATABASE),
+        data_dir: options.data_dir,
+        master_key: options.master_key,
+        replica: "main".to_owned(),
+    }
+}
+
+/// Gives the database of a service that does not run another master key.
+///
+/// # Errors
+/// The authority's; see [`Authority::rekey`].
+pub async fn rekey(options: ServiceOptions) -> Result<Rekeyed, OpenError> {
+    let by = Actor::local_operator();
+    Ok(Authority::rekey(options_of(options), &by).await?)
+}
+
 impl Service {
     /// Opens everything and begins to work. Ready when it returns.
     ///
@@ -60,13 +78,7 @@ impl Service {
             .data_dir
             .open_dir(COMPILED)
             .map_err(OpenError::Cache)?;
-        let authority = Authority::open(Options {
-            database: options.data_path.join(DATABASE),
-            data_dir: options.data_dir,
-            master_key: options.master_key,
-            replica: "main".to_owned(),
-        })
-        .await?;
+        let authority = Authority::open(options_of(options)).await?;
         let cache = Cache::new(compiled, *authority.aot_key());
         let runtime = Runtime::new(Settings {
             cache: Some(Arc::new(cache)),

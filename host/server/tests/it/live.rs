@@ -14,15 +14,15 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use crate::server::{Server, wait_for};
 
 /// A server, a target, an environment on it and a lease.
-struct Leased {
-    server: Server,
-    company: String,
-    environment: String,
-    lease: String,
-    _sshd: Sshd,
+pub struct Leased {
+    pub server: Server,
+    pub company: String,
+    pub environment: String,
+    pub lease: String,
+    pub sshd: Sshd,
 }
 
-fn component(name: &str) -> Option<PathBuf> {
+pub fn component(name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("LEASEHOLD_COMPONENTS").map_or_else(
         || {
             let test = std::env::current_exe().unwrap();
@@ -35,7 +35,7 @@ fn component(name: &str) -> Option<PathBuf> {
 }
 
 impl Leased {
-    fn new() -> Option<Leased> {
+    pub fn new() -> Option<Leased> {
         let Some(component) = component("ssh") else {
             skipped("`cargo xtask components`");
             return None;
@@ -104,11 +104,11 @@ impl Leased {
             server,
             company,
             environment,
-            _sshd: sshd,
+            sshd,
         })
     }
 
-    fn path(&self, what: &str) -> String {
+    pub fn path(&self, what: &str) -> String {
         format!("/api/environment-leases/{}{what}", self.lease)
     }
 
@@ -150,7 +150,7 @@ impl Leased {
             .json()
     }
 
-    fn exec(&self, args: &[&str]) -> Command {
+    pub fn exec(&self, args: &[&str]) -> Command {
         let mut command = self.server.home.leasehold();
         command.arg("exec").args(args);
         command

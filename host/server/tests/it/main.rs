@@ -12,5 +12,6 @@ mod api;
 mod command;
 mod lifecycle;
 mod live;
+mod secrets;
 mod server;
 mod stream;
