@@ -17,6 +17,7 @@ mod environment;
 mod error;
 mod execution;
 mod id;
+mod instance;
 mod keys;
 mod lease;
 mod name;

@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 
 use cap_std::fs::Dir;
 use serde_json::json;
-use sqlx::{Connection as _, SqliteConnection};
+use sqlx::SqliteConnection;
 
 use crate::activity::{self, Entry, Head};
 use crate::actor::Actor;
 use crate::error::{Error, Result};
+use crate::instance::{Instance, identify, take_key};
 use crate::keys::{MasterKey, MasterKeyError};
-use crate::open::{Authority, Instance, OpenError, Options, identify, lock, take_key, turn};
+use crate::open::{Authority, OpenError, Options, lock, turn};
 use crate::store::{self, now_ms};
 use crate::{environment, lease, plugin, secret, token};
 
@@ -77,10 +78,7 @@ impl Authority {
                 .await
                 .map_err(|e| failed(&database, e))?;
             // What the old key wrapped leaves the log, too.
-            let emptied = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)")
-                .execute(&mut db)
-                .await;
-            if let Err(error) = emptied {
+            if let Err(error) = store::empty_log(&mut db).await {
                 tracing::warn!(%error, "the database's log still has what the old key wrapped");
             }
             Ok::<_, OpenError>(Rekeyed {
@@ -126,7 +124,7 @@ async fn take_anew(
     replica: &str,
     actor: &Actor,
 ) -> Result<u64> {
-    let mut tx = db.begin_with("BEGIN IMMEDIATE").await?;
+    let mut tx = store::begin(db).await?;
     let old = &instance.keys;
     let keys = take_key(&mut tx, instance, new).await?;
     let mut rows = 1;
