@@ -221,7 +221,7 @@ impl Secrets {
                     let value = seal::open(
                         &key,
                         &Aad::value(secret.scope(), &secret_id, version),
-                        &found.sealed.as_deref().unwrap_or_default(),
+                        found.sealed.as_deref().unwrap_or_default(),
                         &found.what(),
                     )?;
                     let note = Note {

@@ -39,8 +39,12 @@ async fn closed(p: Place) -> tempfile::TempDir {
     temp
 }
 
-async fn rekey(root: &Path) -> Result<Rekeyed, OpenError> {
+async fn rekey_now(root: &Path) -> Result<Rekeyed, OpenError> {
     Authority::rekey(options_in(root, "main"), &operator()).await
+}
+
+async fn rekey(root: &Path) -> Result<Rekeyed, OpenError> {
+    once_free(|| rekey_now(root)).await
 }
 
 /// Everything opens, and is what it was.
@@ -146,9 +150,7 @@ async fn everything_is_under_the_new_key_and_what_stands_outside_stays_valid() {
         }
     }
 
-    let authority = Authority::open(options_in(temp.path(), "main"))
-        .await
-        .unwrap();
+    let authority = opened(temp.path()).await.unwrap();
     whole(&authority, &f, &lease, &bearer).await;
     assert_ne!(
         *authority.aot_key(),
@@ -170,31 +172,27 @@ async fn everything_is_under_the_new_key_and_what_stands_outside_stays_valid() {
     // The old key opens nothing any more; and the change can be made again.
     let new_key = std::fs::read(&key).unwrap();
     std::fs::write(&key, &old_key).unwrap();
-    let refused = Authority::open(options_in(temp.path(), "main")).await;
+    let refused = opened(temp.path()).await;
     assert!(matches!(refused, Err(OpenError::WrongMasterKey { .. })));
     std::fs::write(&key, &new_key).unwrap();
     let again = rekey(temp.path()).await.unwrap();
     assert_ne!(again.old_key, done.old_key);
-    let authority = Authority::open(options_in(temp.path(), "main"))
-        .await
-        .unwrap();
+    let authority = opened(temp.path()).await.unwrap();
     whole(&authority, &f, &lease, &bearer).await;
 }
 
 #[tokio::test]
 async fn a_key_is_not_changed_under_a_running_server_or_without_a_database() {
     let (p, ..) = furnished().await;
-    let refused = rekey(p.temp.path()).await.unwrap_err();
+    let refused = rekey_now(p.temp.path()).await.unwrap_err();
     assert!(matches!(refused, OpenError::ReplicaRunning(_)), "{refused}");
     let second = Authority::open(options_in(p.temp.path(), "second"))
         .await
         .unwrap();
     let temp = closed(p).await;
-    let refused = rekey(temp.path()).await.unwrap_err();
-    assert!(
-        matches!(&refused, OpenError::ReplicaRunning(name) if name == "second"),
-        "{refused}"
-    );
+    opened(temp.path()).await.unwrap().close().await;
+    let refused = rekey_now(temp.path()).await.unwrap_err();
+    assert!(matches!(refused, OpenError::ReplicaRunning(_)), "{refused}");
     second.close().await;
     drop(second);
     rekey(temp.path()).await.unwrap();
@@ -231,9 +229,7 @@ async fn an_edited_row_is_not_blessed_by_a_new_key() {
             "{sql}: {refused}"
         );
         assert_eq!(made_by_keys(temp.path()).await, before, "{sql}");
-        Authority::open(options_in(temp.path(), "main"))
-            .await
-            .unwrap();
+        opened(temp.path()).await.unwrap();
     }
 }
 
@@ -307,7 +303,7 @@ async fn a_change_that_is_killed_at_any_write_leaves_a_key_that_opens_everything
                 break;
             }
             let key = temp.path().join("keys/master.key");
-            let authority = Authority::open(options_in(temp.path(), "main"))
+            let authority = opened(temp.path())
                 .await
                 .unwrap_or_else(|e| panic!("killed at {call} {nth}: {e}"));
             whole(&authority, &f, &lease, &bearer).await;
@@ -320,9 +316,7 @@ async fn a_change_that_is_killed_at_any_write_leaves_a_key_that_opens_everything
             // And it can be made, or was.
             rekey(temp.path()).await.unwrap();
             assert_ne!(std::fs::read(&key).unwrap(), old_key);
-            let authority = Authority::open(options_in(temp.path(), "main"))
-                .await
-                .unwrap();
+            let authority = opened(temp.path()).await.unwrap();
             whole(&authority, &f, &lease, &bearer).await;
         }
     }

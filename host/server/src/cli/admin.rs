@@ -1,5 +1,6 @@
 //! `company`, `token` and `activity`.
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use hyper::Method;
 use serde_json::{Value, json};
@@ -34,6 +35,11 @@ pub struct InCompany {
 }
 
 impl InCompany {
+    /// Whether one was named, by the flag or the environment.
+    pub fn is_named(&self) -> bool {
+        self.company.is_some()
+    }
+
     /// Its id: as named, or the only one there is.
     pub async fn id(&self, client: &Client) -> Result<String, CliError> {
         let all = client.get("/api/companies").await?;
@@ -130,7 +136,7 @@ pub enum TokenCommand {
     Create {
         /// For people
         name: String,
-        /// What it allows
+        /// What it allows; an admin's is good in every company, the others' in the one that --company names
         #[arg(long)]
         role: RoleName,
         #[command(flatten)]
@@ -141,6 +147,7 @@ pub enum TokenCommand {
     /// Revoke a token, at once
     Revoke {
         /// The token's id
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         id: String,
     },
 }
@@ -155,6 +162,13 @@ impl TokenCommand {
                 company,
             } => {
                 let (role, company) = match role {
+                    RoleName::Admin if company.is_named() => {
+                        return Err(CliError::Usage(
+                            "--company: an admin token is good in every company; make a member or agent token for one, \
+                             or leave the company out (and LEASEHOLD_COMPANY unset)"
+                                .into(),
+                        ));
+                    }
                     RoleName::Admin => ("admin", None),
                     RoleName::Member => ("member", Some(company.id(client).await?)),
                     RoleName::Agent => ("agent", Some(company.id(client).await?)),

@@ -1,17 +1,15 @@
 //! `env …` and `probe`.
 
-use std::path::{Path, PathBuf};
-
 use clap::{Args, Subcommand};
 use hyper::Method;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::admin::{InCompany, not_found};
 use super::client::{Client, encode};
+use super::draft::{DraftArgs, place};
 use super::exit::{CliError, DONE, FAILED};
 use super::output::{Column, Output, plain};
-use super::progress::during;
-use super::secret::{secret_id, value_of};
+use super::progress;
 
 const ENVIRONMENT: &[Column] = &[
     ("ID", "id"),
@@ -22,82 +20,6 @@ const ENVIRONMENT: &[Column] = &[
     ("UPDATED", "updatedAt"),
     ("DESCRIPTION", "description"),
 ];
-
-/// An environment, in flags or in a file.
-#[derive(Debug, Args)]
-pub struct DraftArgs {
-    /// Its name
-    #[arg(long)]
-    name: Option<String>,
-    /// For people
-    #[arg(long)]
-    description: Option<String>,
-    /// ssh, sandbox or plugin
-    #[arg(long)]
-    driver: Option<String>,
-    /// The provider's key; without one, the driver's own name
-    #[arg(long)]
-    provider: Option<String>,
-    /// Configuration as a JSON object
-    #[arg(long, value_name = "JSON", conflicts_with = "config_file")]
-    config: Option<String>,
-    /// File with the configuration as a JSON object; - is standard input
-    #[arg(long, value_name = "FILE")]
-    config_file: Option<PathBuf>,
-    /// A variable of every command (repeat for more)
-    #[arg(long = "var", value_name = "NAME=VALUE")]
-    vars: Vec<String>,
-    /// A variable whose value is a secret, by name or id (repeat for more)
-    #[arg(long = "secret-var", value_name = "NAME=SECRET")]
-    secret_vars: Vec<String>,
-    /// A variable whose value is in a file (- is standard input) and is kept as a secret with the environment (repeat for
-    /// more)
-    #[arg(long = "secret-var-file", value_name = "NAME=FILE")]
-    secret_var_files: Vec<String>,
-    #[command(flatten)]
-    ssh: SshArgs,
-    #[command(flatten)]
-    company: InCompany,
-}
-
-/// What an SSH environment needs, without JSON.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "SSH")]
-pub struct SshArgs {
-    /// The machine's name or address
-    #[arg(long, value_name = "HOST")]
-    host: Option<String>,
-    /// Its port [default: 22]
-    #[arg(long)]
-    port: Option<u16>,
-    /// The account there
-    #[arg(long, value_name = "NAME")]
-    user: Option<String>,
-    /// The secret that holds the private key, by name or id
-    #[arg(long, value_name = "SECRET")]
-    key: Option<String>,
-    /// File with the private key (- is standard input), which is kept as a secret with the environment
-    #[arg(long, value_name = "FILE", conflicts_with = "key")]
-    key_file: Option<PathBuf>,
-    /// The secret that holds the key's passphrase, by name or id
-    #[arg(long, value_name = "SECRET")]
-    passphrase: Option<String>,
-    /// File with the key's passphrase (- is standard input), which is kept as a secret with the environment
-    #[arg(long, value_name = "FILE", conflicts_with = "passphrase")]
-    passphrase_file: Option<PathBuf>,
-    /// A host key's fingerprint that is trusted (repeat for more); `env host-key` shows it
-    #[arg(long = "fingerprint", value_name = "SHA256:…")]
-    fingerprints: Vec<String>,
-    /// A known_hosts file whose keys are trusted
-    #[arg(long, value_name = "FILE")]
-    known_hosts: Option<PathBuf>,
-    /// Absolute directory on the machine below which leases get their workspaces
-    #[arg(long, value_name = "PATH")]
-    workspace: Option<String>,
-    /// Allow more than one lease at a time on the account, which then see each other's files and processes
-    #[arg(long)]
-    allow_shared_account: bool,
-}
 
 /// `env …`
 #[derive(Debug, Subcommand)]
@@ -129,6 +51,9 @@ pub enum EnvCommand {
         /// active or archived
         #[arg(long)]
         status: Option<String>,
+        /// Remove a variable (repeat for more)
+        #[arg(long = "unset-var", value_name = "NAME")]
+        unset_vars: Vec<String>,
         #[command(flatten)]
         draft: Box<DraftArgs>,
     },
@@ -146,11 +71,11 @@ pub enum EnvCommand {
     },
     /// Show the host key of a machine; compare its fingerprint before you trust it
     HostKey {
-        /// The machine's name or address
+        /// The machine's name or address, or HOST:PORT; an IPv6 address with a port is [ADDRESS]:PORT
         host: String,
-        /// Its port
-        #[arg(long, default_value_t = 22)]
-        port: u16,
+        /// Its port [default: 22]
+        #[arg(long)]
+        port: Option<u16>,
     },
 }
 
@@ -176,11 +101,31 @@ pub async fn environment_id(
         .ok_or_else(|| not_found(&format!("environment `{named}`")))
 }
 
+/// As [`environment_id`], by what whoever may only lease is told as well.
+pub async fn leasable_id(
+    client: &Client,
+    company: &InCompany,
+    named: &str,
+) -> Result<String, CliError> {
+    if named.starts_with("env_") {
+        return Ok(named.to_owned());
+    }
+    let company = company.id(client).await?;
+    let path = format!(
+        "/api/companies/{}/environments/resolve?name={}",
+        encode(&company),
+        encode(named)
+    );
+    let found = client.get(&path).await?;
+    Ok(found["id"].as_str().unwrap_or_default().to_owned())
+}
+
 impl EnvCommand {
     /// Does it.
     pub async fn run(self, client: &Client, out: &Output) -> Result<u8, CliError> {
         match self {
             EnvCommand::Create(draft) => {
+                draft.whole()?;
                 let company = draft.company.id(client).await?;
                 let body = draft.body(client, None).await?;
                 let path = format!("/api/companies/{}/environments", encode(&company));
@@ -211,7 +156,12 @@ impl EnvCommand {
                         .await?,
                 )?;
             }
-            EnvCommand::Update { env, status, draft } => {
+            EnvCommand::Update {
+                env,
+                status,
+                unset_vars,
+                draft,
+            } => {
                 let id = environment_id(client, &draft.company, &env).await?;
                 let path = format!("/api/environments/{}", encode(&id));
                 let before = client.get(&path).await?;
@@ -220,6 +170,14 @@ impl EnvCommand {
                     .await?;
                 if let Some(status) = status {
                     body["status"] = status.into();
+                }
+                for name in unset_vars {
+                    if !body["envVars"][&name].is_null() {
+                        return Err(CliError::Usage(format!(
+                            "--unset-var: `{name}` is given a value as well; say one of both"
+                        )));
+                    }
+                    body["envVars"][name] = Value::Null;
                 }
                 let now = client.json(Method::PATCH, &path, Some(body)).await?;
                 out.one(&now, ENVIRONMENT)?;
@@ -250,12 +208,18 @@ impl EnvCommand {
                             ("FEATURES", "features"),
                         ],
                     )?;
+                    for one in all["withheld"].as_array().into_iter().flatten() {
+                        let text = |key: &str| plain(one[key].as_str().unwrap_or(""));
+                        let line = format!("{} is not offered: {}\n", text("key"), text("reason"));
+                        super::output::write_all(line.as_bytes())?;
+                    }
                 }
             }
             EnvCommand::HostKey { host, port } => {
+                let (host, port) = place(&host, port)?;
                 let body = json!({"host": host, "port": port});
                 let asking = client.post("/api/ssh/host-key", Some(body));
-                let shown = during("asking for the host key", asking).await?;
+                let shown = progress::during("asking for the host key", asking).await?;
                 out.one(
                     &shown,
                     &[
@@ -282,22 +246,33 @@ pub struct ProbeArgs {
 impl ProbeArgs {
     /// Does it: 0 when the environment works, 1 when it does not.
     pub async fn run(self, client: &Client, out: &Output) -> Result<u8, CliError> {
-        let report = match &self.env {
+        let (path, body) = match &self.env {
             Some(env) => {
                 let id = environment_id(client, &self.draft.company, env).await?;
-                let path = format!("/api/environments/{}/probe", encode(&id));
-                during("probing", client.post(&path, None)).await?
+                let described = self.draft.body(client, None).await?;
+                if described != json!({}) {
+                    return Err(CliError::Usage(format!(
+                        "`{env}` is saved and is probed as it is; leave it out to probe what the flags describe"
+                    )));
+                }
+                (format!("/api/environments/{}/probe", encode(&id)), None)
             }
             None => {
+                self.draft.whole()?;
                 let company = self.draft.company.id(client).await?;
                 let body = self.draft.body(client, None).await?;
                 let path = format!(
                     "/api/companies/{}/environments/probe-config",
                     encode(&company)
                 );
-                during("probing", client.post(&path, Some(body))).await?
+                (path, Some(body))
             }
         };
+        let work = progress::name()?;
+        let path = format!("{path}?progressId={work}");
+        let asking = client.post(&path, body);
+        let told = format!("/api/progress/{work}");
+        let report = progress::during_told("probing", client, &told, asking).await?;
         if out.is_json() {
             out.value(&report)?;
         } else {
@@ -332,183 +307,4 @@ fn findings(report: &Value) -> String {
     out.push_str(&plain(report["summary"].as_str().unwrap_or("")));
     out.push('\n');
     out
-}
-
-impl DraftArgs {
-    /// Refuses that two values are asked of standard input: the second would be empty.
-    fn one_from_standard_input(&self) -> Result<(), CliError> {
-        let files = [
-            &self.config_file,
-            &self.ssh.key_file,
-            &self.ssh.passphrase_file,
-        ];
-        let of_flags = files.into_iter().flatten().filter(|f| f.as_os_str() == "-");
-        let of_vars = self.secret_var_files.iter().filter(|v| v.ends_with("=-"));
-        if of_flags.count() + of_vars.count() > 1 {
-            return Err(CliError::Usage(
-                "-: standard input holds one value only; give the others as files".into(),
-            ));
-        }
-        Ok(())
-    }
-
-    /// The JSON that the API takes; only what was given stands in it. The API merges a configuration one level
-    /// deep, so flags for one field of a target go over the `target` that there is.
-    async fn body(
-        &self,
-        client: &Client,
-        target: Option<&Map<String, Value>>,
-    ) -> Result<Value, CliError> {
-        self.one_from_standard_input()?;
-        let mut body = Map::new();
-        let config = self.config(client, target).await?;
-        let driver = match (&self.driver, self.ssh.host.is_some()) {
-            (None, true) => Some("ssh".to_owned()),
-            (driver, _) => driver.clone(),
-        };
-        for (key, value) in [
-            ("name", &self.name),
-            ("description", &self.description),
-            ("driver", &driver),
-            ("provider", &self.provider),
-        ] {
-            if let Some(value) = value {
-                body.insert(key.into(), value.as_str().into());
-            }
-        }
-        if !config.is_empty() {
-            body.insert("config".into(), config.into());
-        }
-        let mut vars = Map::new();
-        for var in &self.vars {
-            let (name, value) = pair("--var", var)?;
-            vars.insert(name.into(), value.into());
-        }
-        for var in &self.secret_vars {
-            let (name, secret) = pair("--secret-var", var)?;
-            vars.insert(name.into(), self.secret(client, secret).await?);
-        }
-        for var in &self.secret_var_files {
-            let (name, file) = pair("--secret-var-file", var)?;
-            vars.insert(
-                name.into(),
-                pasted("--secret-var-file", Path::new(file), "other", false)?,
-            );
-        }
-        if !vars.is_empty() {
-            body.insert("envVars".into(), vars.into());
-        }
-        Ok(body.into())
-    }
-
-    async fn secret(&self, client: &Client, named: &str) -> Result<Value, CliError> {
-        let id = secret_id(client, &self.company, named).await?;
-        Ok(json!({"type": "secret_ref", "secretId": id, "version": "latest"}))
-    }
-
-    async fn config(
-        &self,
-        client: &Client,
-        before: Option<&Map<String, Value>>,
-    ) -> Result<Map<String, Value>, CliError> {
-        let mut config = match (&self.config, &self.config_file) {
-            (Some(text), _) => object("--config", text)?,
-            (None, Some(path)) => object("--config-file", &read(path)?)?,
-            (None, None) => Map::new(),
-        };
-        let ssh = &self.ssh;
-        let mut target = match config.get("target") {
-            Some(Value::Object(target)) => target.clone(),
-            _ => Map::new(),
-        };
-        let given = target.len();
-        for (key, value) in [("host", &ssh.host), ("username", &ssh.user)] {
-            if let Some(value) = value {
-                target.insert(key.into(), value.as_str().into());
-            }
-        }
-        if let Some(port) = ssh.port {
-            target.insert("port".into(), port.into());
-        }
-        for (key, named) in [("privateKey", &ssh.key), ("passphrase", &ssh.passphrase)] {
-            if let Some(named) = named {
-                target.insert(key.into(), self.secret(client, named).await?);
-            }
-        }
-        if let Some(file) = &ssh.key_file {
-            target.insert(
-                "privateKey".into(),
-                pasted("--key-file", file, "key", false)?,
-            );
-        }
-        if let Some(file) = &ssh.passphrase_file {
-            let value = pasted("--passphrase-file", file, "password", true)?;
-            target.insert("passphrase".into(), value);
-        }
-        if !ssh.fingerprints.is_empty() || ssh.known_hosts.is_some() {
-            let known_hosts = match &ssh.known_hosts {
-                Some(path) => read(path)?,
-                None => String::new(),
-            };
-            target.insert(
-                "hostKeys".into(),
-                json!({"fingerprints": ssh.fingerprints, "knownHosts": known_hosts}),
-            );
-        }
-        if config.contains_key("target") || target.len() > given {
-            if let (Some(before), 0) = (before, given) {
-                let mut merged = before.clone();
-                merged.extend(target);
-                target = merged;
-            }
-            config.insert("target".into(), target.into());
-        }
-        if let Some(path) = &ssh.workspace {
-            config.insert("remoteWorkspacePath".into(), path.as_str().into());
-        }
-        if ssh.allow_shared_account {
-            config.insert("allowSharedAccount".into(), true.into());
-        }
-        Ok(config)
-    }
-}
-
-/// The content of a file, to be kept as a secret with the environment. A last line break is not a password's.
-fn pasted(flag: &str, file: &Path, purpose: &str, line: bool) -> Result<Value, CliError> {
-    let value = value_of(flag, Some(file))?;
-    let value = match line {
-        true => value.strip_suffix('\n').unwrap_or(&value),
-        false => value.as_str(),
-    };
-    if value.is_empty() {
-        return Err(CliError::Usage(format!(
-            "{flag}: {} is empty",
-            file.display()
-        )));
-    }
-    Ok(json!({"type": "secret_value", "value": value, "purpose": purpose}))
-}
-
-fn read(path: &Path) -> Result<String, CliError> {
-    let text = if path.as_os_str() == "-" {
-        std::io::read_to_string(std::io::stdin())
-    } else {
-        std::fs::read_to_string(path)
-    };
-    text.map_err(|e| CliError::Usage(format!("{}: {e}", path.display())))
-}
-
-fn object(flag: &str, text: &str) -> Result<Map<String, Value>, CliError> {
-    match serde_json::from_str(text) {
-        Ok(Value::Object(map)) => Ok(map),
-        Ok(_) => Err(CliError::Usage(format!("{flag}: is not a JSON object"))),
-        Err(e) => Err(CliError::Usage(format!("{flag}: is not JSON: {e}"))),
-    }
-}
-
-/// `NAME=VALUE`, in its two parts.
-pub fn pair<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str), CliError> {
-    text.split_once('=')
-        .filter(|(name, _)| !name.is_empty())
-        .ok_or_else(|| CliError::Usage(format!("{flag}: `{text}` is not NAME=VALUE")))
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use clap::Subcommand;
+use clap::builder::NonEmptyStringValueParser;
 use hyper::Method;
 use serde_json::Value;
 
@@ -44,16 +45,19 @@ pub enum PluginCommand {
     /// Let a plugin take new leases
     Enable {
         /// The provider's key
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         key: String,
     },
     /// Let a plugin take no new leases; those that exist go on and can be released
     Disable {
         /// The provider's key
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         key: String,
     },
     /// Remove a plugin that nothing uses
     Remove {
         /// The provider's key
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         key: String,
     },
 }

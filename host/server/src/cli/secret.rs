@@ -435,7 +435,7 @@ pub fn value_of(flag: &str, file: Option<&Path>) -> Result<Zeroizing<String>, Cl
     match file.filter(|path| path.as_os_str() != "-") {
         Some(path) => {
             *value = std::fs::read_to_string(path)
-                .map_err(|e| CliError::Usage(format!("{flag}: {}: {e}", path.display())))?;
+                .map_err(|e| unreadable(&format!("{flag}: {}", path.display()), &e))?;
         }
         None => {
             if std::io::stdin().is_terminal() {
@@ -446,8 +446,17 @@ pub fn value_of(flag: &str, file: Option<&Path>) -> Result<Zeroizing<String>, Cl
             }
             std::io::stdin()
                 .read_to_string(&mut value)
-                .map_err(|e| CliError::Usage(format!("standard input: {e}")))?;
+                .map_err(|e| unreadable("standard input", &e))?;
         }
     }
     Ok(value)
+}
+
+fn unreadable(from: &str, error: &std::io::Error) -> CliError {
+    CliError::Usage(match error.kind() {
+        std::io::ErrorKind::InvalidData => {
+            format!("{from}: a secret is text in UTF-8; encode other bytes, as with `base64`")
+        }
+        _ => format!("{from}: {error}"),
+    })
 }

@@ -206,7 +206,7 @@ async fn normalised(
     let what = || format!("checking the configuration for {}", plugin.manifest().key);
     let mut setup = CallSetup::refusing(Purpose::Setup, CHECK_CONFIG);
     setup.call.company = company.to_owned();
-    let given = context::component_view(schema, config, targets);
+    let given = context::component_view(schema, config, targets)?;
     let answer = match plugin.check_config(&setup, &given.to_string()).await {
         Ok(answer) => answer,
         Err(leasehold_runtime::Failure::Provider(error)) => {

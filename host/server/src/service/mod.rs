@@ -8,6 +8,7 @@ mod calls;
 mod configuration;
 mod context;
 mod contexts;
+mod endings;
 mod environments;
 mod error;
 mod executions;
@@ -20,6 +21,7 @@ mod open;
 mod places;
 mod plugins;
 mod probe;
+mod progress;
 mod teardown;
 mod turns;
 mod workers;
@@ -46,15 +48,17 @@ pub use executions::{ExecOutput, RunningExecution};
 pub use leasehold_authority::{EnvironmentDraft, EnvironmentPatch};
 pub use model::{
     AcquireRequest, Capabilities, ExecEvent, ExecRequest, HostKeyShown, Narrowing, OneShot,
-    PluginOffer, ProbeReport, ProviderCapabilities,
+    PluginOffer, ProbeReport, ProviderCapabilities, Withheld,
 };
-pub use open::{OpenError, ServiceOptions, rekey};
+pub use open::{OpenError, ServiceOptions};
+pub use progress::{Progress, Watched};
 
 use calls::{ForLease, Kind};
 use context::Context;
 use contexts::Contexts;
 use gates::Gates;
 use plugins::Catalog;
+use progress::Board;
 use turns::Turns;
 
 /// The orchestrator. Cheap to clone.
@@ -70,6 +74,7 @@ struct Inner {
     gates: Gates,
     contexts: Contexts,
     turns: Turns,
+    board: Board,
     /// Executions whose stream this process reads.
     attached: Mutex<HashSet<String>>,
     /// Whether there may be executions without an end that this process reads no stream of.
@@ -112,6 +117,7 @@ impl Service {
                 gates: Gates::default(),
                 contexts: Contexts::default(),
                 turns: Turns::default(),
+                board: Board::default(),
                 attached: Mutex::default(),
                 unattached: AtomicBool::new(true),
                 tasks: TaskTracker::new(),
@@ -315,7 +321,19 @@ impl Service {
 
     /// What one call of a component needs.
     fn call(&self, context: &Context, lease: Option<&ForLease>, kind: Kind) -> CallSetup {
-        calls::setup(&self.inner.authority, &self.inner.ssh, context, lease, kind)
+        let inner = &self.inner;
+        calls::setup(
+            &inner.authority,
+            &inner.ssh,
+            &inner.board,
+            context,
+            lease,
+            kind,
+        )
+    }
+
+    fn board(&self) -> &Board {
+        &self.inner.board
     }
 
     fn catalog(&self) -> &Catalog {

@@ -4,8 +4,8 @@
 //! acquired with until it ends, so older revisions are loaded on demand and never forgotten while the server runs.
 //! Invariant: nothing is installed but what the caller named as shown ([`offer::request_digest`]).
 
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -13,16 +13,22 @@ use leasehold_authority::{Actor, Authority, NewRevision, Plugin as Installed, Re
 use leasehold_contract::Features;
 use leasehold_runtime::{Plugin, Prepared, Runtime};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use super::error::ServiceError;
-use super::model::{Capabilities, Narrowing, PluginOffer, ProviderCapabilities};
+use super::model::{Capabilities, Narrowing, PluginOffer, ProviderCapabilities, Withheld};
 use super::offer;
+
+/// Components that were looked at and are kept for their installation.
+const INSPECTED: usize = 2;
 
 /// The components that are loaded, by digest.
 pub(crate) struct Catalog {
     authority: Authority,
     runtime: Runtime,
     loaded: RwLock<HashMap<String, Plugin>>,
+    /// What was looked at last: what was shown is what is installed, without asking the component again.
+    inspected: Mutex<VecDeque<Prepared>>,
 }
 
 impl Catalog {
@@ -31,6 +37,7 @@ impl Catalog {
             authority,
             runtime,
             loaded: RwLock::default(),
+            inspected: Mutex::default(),
         }
     }
 
@@ -148,6 +155,7 @@ impl Catalog {
     pub(crate) async fn inspect(&self, bytes: Bytes) -> Result<PluginOffer, ServiceError> {
         let size = bytes.len() as u64;
         let prepared = self.runtime.prepare(bytes).await?;
+        self.keep_inspected(prepared.clone());
         let installed = self
             .authority
             .plugins()
@@ -164,7 +172,10 @@ impl Catalog {
         bytes: Bytes,
         grant: &str,
     ) -> Result<Installed, ServiceError> {
-        let prepared = self.runtime.prepare(bytes.clone()).await?;
+        let prepared = match self.take_inspected(&bytes).await {
+            Some(prepared) => prepared,
+            None => self.runtime.prepare(bytes.clone()).await?,
+        };
         let offer = offer_of(&prepared, bytes.len() as u64, false);
         if !constant_eq(grant, &offer.request_digest) {
             return Err(ServiceError::refused(
@@ -194,6 +205,30 @@ impl Catalog {
         Ok(installed)
     }
 
+    fn keep_inspected(&self, prepared: Prepared) {
+        let mut inspected = self
+            .inspected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        inspected.retain(|other| other.digest != prepared.digest);
+        inspected.push_front(prepared);
+        inspected.truncate(INSPECTED);
+    }
+
+    async fn take_inspected(&self, bytes: &Bytes) -> Option<Prepared> {
+        let hashed = bytes.clone();
+        let digest =
+            tokio::task::spawn_blocking(move || -> [u8; 32] { Sha256::digest(&hashed).into() })
+                .await
+                .ok()?;
+        let mut inspected = self
+            .inspected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let at = inspected.iter().position(|one| one.digest == digest)?;
+        inspected.remove(at)
+    }
+
     pub(crate) async fn set_enabled(
         &self,
         actor: &Actor,
@@ -213,14 +248,27 @@ impl Catalog {
         Ok(())
     }
 
-    /// What can be leased now. Asking allocates nothing; a provider that does not work is not offered.
+    /// What can be leased now, and what is installed and cannot. Asking allocates nothing.
     pub(crate) async fn capabilities(&self) -> Result<Capabilities, ServiceError> {
         let mut providers = Vec::new();
+        let mut withheld = Vec::new();
         for installed in self.authority.plugins().list().await? {
+            let mut withhold = |by: &str, reason: &str| {
+                withheld.push(Withheld {
+                    key: installed.key.clone(),
+                    by: by.to_owned(),
+                    reason: reason.to_owned(),
+                });
+            };
             if !installed.enabled {
+                withhold("grant", "it is disabled: it takes no new leases");
                 continue;
             }
             let Some(plugin) = self.get(&installed.current.digest) else {
+                withhold(
+                    "health",
+                    "its component cannot be loaded; the server's log says why",
+                );
                 continue;
             };
             let manifest = plugin.manifest();
@@ -261,7 +309,10 @@ impl Catalog {
                 config_schema: manifest.config_schema.clone(),
             });
         }
-        Ok(Capabilities { providers })
+        Ok(Capabilities {
+            providers,
+            withheld,
+        })
     }
 }
 
@@ -322,4 +373,67 @@ fn constant_eq(a: &str, b: &str) -> bool {
             .zip(b.bytes())
             .fold(0, |acc, (a, b)| acc | (a ^ b))
             == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use cap_std::fs::Dir;
+    use leasehold_authority::Options;
+    use leasehold_parts::skipped;
+    use leasehold_runtime::Settings;
+
+    use super::*;
+
+    fn component() -> Option<Bytes> {
+        let folder = std::env::var_os("LEASEHOLD_COMPONENTS").map_or_else(
+            || {
+                let test = std::env::current_exe().unwrap();
+                test.ancestors().nth(3).unwrap().join("components")
+            },
+            PathBuf::from,
+        );
+        std::fs::read(folder.join("null.wasm"))
+            .ok()
+            .map(Bytes::from)
+    }
+
+    #[tokio::test]
+    async fn a_component_that_was_inspected_is_installed_without_being_asked_again() {
+        let Some(bytes) = component() else {
+            skipped("`cargo xtask components`");
+            return;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        std::fs::create_dir(&data).unwrap();
+        let authority = Authority::open(Options {
+            database: data.join("leasehold.db"),
+            data_dir: Dir::open_ambient_dir(&data, cap_std::ambient_authority()).unwrap(),
+            master_key: folder.path().join("keys/master.key"),
+            replica: "main".to_owned(),
+        })
+        .await
+        .unwrap();
+        let runtime = Runtime::new(Settings::default()).unwrap();
+        let catalog = Catalog::new(authority, runtime.clone());
+        let offer = catalog.inspect(bytes.clone()).await.unwrap();
+        assert_eq!(runtime.stats().calls.ok, 1);
+        let operator = Actor::local_operator();
+        let installed = catalog
+            .install(&operator, bytes.clone(), &offer.request_digest)
+            .await
+            .unwrap();
+        assert_eq!(
+            (installed.key.as_str(), runtime.stats().calls.ok),
+            ("null", 1)
+        );
+        // Once: what is installed again without another look is asked again.
+        catalog
+            .install(&operator, bytes, &offer.request_digest)
+            .await
+            .unwrap();
+        assert_eq!(runtime.stats().calls.ok, 2);
+    }
 }

@@ -9,9 +9,13 @@
 
 mod access;
 mod api;
+mod archives;
+mod client;
 mod command;
+mod leased;
 mod lifecycle;
 mod live;
 mod secrets;
 mod server;
+mod standing;
 mod stream;

@@ -7,7 +7,7 @@ use std::process::Output;
 use leasehold_parts::{Format, KeyPair, Kind, skipped};
 use serde_json::{Value, json};
 
-use crate::live::{Leased, component};
+use crate::leased::{Leased, component};
 use crate::server::{Home, Server, wait_for};
 
 fn run(home: &Home, args: &[&str]) -> Output {
