@@ -5,7 +5,6 @@
 //! newer digest of the same key becomes current; older ones stay for the leases that they made. Nothing
 //! here runs a component.
 
-mod resign;
 mod row;
 
 use std::sync::Arc;
@@ -16,12 +15,11 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use sqlx::Row as _;
 
-pub(crate) use self::resign::sign_again;
 use self::row::{
     GrantRow, PluginRow, RevisionRow, grant_mac, plugin_of, put_plugin, revision, revision_mac,
     select_revisions,
 };
-pub(crate) use self::row::{plugin_row, revision_row};
+pub(crate) use self::row::{plugin_row, revision_row, sign_again};
 use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::environment::{self, EnvironmentMemory};
