@@ -22,26 +22,24 @@ mod places;
 mod plugins;
 mod probe;
 mod progress;
+mod secrets;
 mod teardown;
 mod turns;
 mod workers;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use leasehold_authority::{
-    Actor, Authority, Plugin as InstalledPlugin, Secret, SecretUses, Status,
-};
-use leasehold_egress::{PoolScope, Ssh, SshSettings};
+use leasehold_authority::{Actor, Authority, Plugin as InstalledPlugin, Status};
+use leasehold_egress::{Ssh, SshSettings};
 use leasehold_runtime::{CallSetup, Runtime, Stats};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use zeroize::Zeroizing;
 
 pub use error::ServiceError;
 pub use executions::{ExecOutput, RunningExecution};
@@ -240,60 +238,6 @@ impl Service {
     pub async fn remove_plugin(&self, actor: &Actor, key: &str) -> Result<(), ServiceError> {
         self.accepting()?;
         self.inner.catalog.remove(actor, key).await
-    }
-
-    /// Puts a new value in as a secret's newest version. Connections that were made with the one before leave the
-    /// pools; leases that pinned it connect with it again.
-    ///
-    /// # Errors
-    /// The authority's; nothing is changed then.
-    pub async fn rotate_secret(
-        &self,
-        actor: &Actor,
-        id: &str,
-        value: Zeroizing<Vec<u8>>,
-    ) -> Result<Secret, ServiceError> {
-        self.accepting()?;
-        let secret = self
-            .authority()
-            .secrets()
-            .put_version(actor, id, value)
-            .await?;
-        self.close_secret(id, secret.latest_version - 1);
-        Ok(secret)
-    }
-
-    /// Deletes a secret; by force also one that is used. Nothing new starts with it from then on: its connections leave
-    /// the pools and no lease has it in memory any more. What runs goes on.
-    ///
-    /// # Errors
-    /// The authority's; nothing is changed then.
-    pub async fn delete_secret(
-        &self,
-        actor: &Actor,
-        id: &str,
-        force: bool,
-    ) -> Result<SecretUses, ServiceError> {
-        self.accepting()?;
-        let uses = self.authority().secrets().delete(actor, id, force).await?;
-        for lease in uses.lease_ids() {
-            self.contexts().forget(lease);
-        }
-        let versions = uses.environments.iter().map(|u| u.version);
-        let versions: BTreeSet<i64> = versions
-            .chain(uses.leases.iter().map(|u| u.version))
-            .collect();
-        for version in versions {
-            self.close_secret(id, version);
-        }
-        Ok(uses)
-    }
-
-    fn close_secret(&self, id: &str, version: i64) {
-        self.inner.ssh.close_scope(&PoolScope {
-            secret_version: Some(context::version_of(id, version)),
-            ..PoolScope::default()
-        });
     }
 
     /// What can be leased now.
