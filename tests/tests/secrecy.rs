@@ -400,8 +400,10 @@ fn no_secret_is_in_a_component_the_database_the_log_an_answer_a_process_or_on_th
     let mut hunted = canaries.told();
     hunted["control"] = Canaries::new(vec![("control", CONTROL.into())]).told()["control"].clone();
     let hunter = |name: &str, key: &str, value: Value| {
+        // Kept with the environment: its provider is asked about the configuration before there is a secret.
+        let pasted = json!({ "type": "secret_value", "value": TOKEN });
         let mut config =
-            json!({ "target": target, "token": token, "word": CONTROL, "hunt": hunted });
+            json!({ "target": target, "token": pasted, "word": CONTROL, "hunt": hunted });
         config[key] = value;
         let mut draft = draft("hostile-canary-hunter", config);
         draft["name"] = name.into();

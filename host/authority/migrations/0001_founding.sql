@@ -8,6 +8,8 @@ CREATE TABLE instance (
     key_check    BLOB    NOT NULL,
     incarnation  TEXT    NOT NULL,
     incarnations INTEGER NOT NULL,
+    -- The subkeys of what stands outside the database, sealed; none until the master key was changed once.
+    carried      BLOB,
     created_at   INTEGER NOT NULL,
     mac          BLOB    NOT NULL
 );
@@ -74,26 +76,53 @@ CREATE TABLE grants (
 );
 CREATE INDEX grants_by_digest ON grants (digest, granted_at);
 
+-- A secret without a company is the instance's own: an administrator may bind it in any company.
 CREATE TABLE secrets (
     id          TEXT    PRIMARY KEY,
-    company_id  TEXT    NOT NULL REFERENCES companies (id),
+    company_id  TEXT    REFERENCES companies (id),
     name        TEXT    NOT NULL,
+    purpose     TEXT    NOT NULL CHECK (purpose IN ('key', 'password', 'token', 'certificate', 'other')),
     description TEXT,
     latest      INTEGER NOT NULL,
     created_at  INTEGER NOT NULL,
     updated_at  INTEGER NOT NULL,
+    mac         BLOB    NOT NULL,
     UNIQUE (company_id, name)
 );
+CREATE UNIQUE INDEX secrets_of_instance ON secrets (name) WHERE company_id IS NULL;
 
+-- What is destroyed is a record without a value.
 CREATE TABLE secret_versions (
     secret_id  TEXT    NOT NULL REFERENCES secrets (id) ON DELETE CASCADE,
     version    INTEGER NOT NULL,
-    sealed     BLOB    NOT NULL,
-    wrapped    BLOB    NOT NULL,
+    status     TEXT    NOT NULL CHECK (status IN ('enabled', 'disabled', 'destroyed')),
+    sealed     BLOB,
+    wrapped    BLOB,
     created_by TEXT    NOT NULL,
     created_at INTEGER NOT NULL,
-    PRIMARY KEY (secret_id, version)
+    mac        BLOB    NOT NULL,
+    PRIMARY KEY (secret_id, version),
+    CHECK ((status = 'destroyed') = (sealed IS NULL) AND (sealed IS NULL) = (wrapped IS NULL))
 );
+
+-- Who had which value for what. No foreign keys: the record outlives what it tells of.
+CREATE TABLE secret_accesses (
+    position     INTEGER PRIMARY KEY,
+    at           INTEGER NOT NULL,
+    secret_id    TEXT    NOT NULL,
+    version      INTEGER NOT NULL,
+    company_id   TEXT    NOT NULL,
+    environment  TEXT,
+    lease_id     TEXT,
+    run          TEXT,
+    actor_kind   TEXT    NOT NULL,
+    actor_id     TEXT,
+    actor        TEXT    NOT NULL,
+    purpose      TEXT    NOT NULL,
+    pointer      TEXT    NOT NULL,
+    destinations TEXT    NOT NULL
+);
+CREATE INDEX secret_accesses_by_secret ON secret_accesses (secret_id, position);
 
 CREATE TABLE environments (
     id              TEXT    PRIMARY KEY,

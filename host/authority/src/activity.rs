@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sqlx::Row as _;
+use sqlx::{Row as _, SqliteConnection};
 
 use crate::actor::Actor;
 use crate::error::{Error, Result};
@@ -23,6 +23,16 @@ pub struct Head {
     pub sequence: i64,
     /// The last row's MAC; empty when there is none.
     pub mac: Vec<u8>,
+}
+
+impl Head {
+    /// Of a chain without rows.
+    fn none() -> Head {
+        Head {
+            sequence: 0,
+            mac: Vec::new(),
+        }
+    }
 }
 
 /// Something that happened, to be recorded.
@@ -152,47 +162,157 @@ fn mac(
 impl Tx {
     /// Adds a row to the activity of this transaction.
     pub async fn record(&mut self, actor: &Actor, entry: Entry) -> Result<()> {
-        let at = self.now();
-        let sequence = self.head.sequence + 1;
-        let details = entry.details.to_string();
-        let mac = mac(
-            &self.keys,
-            &self.head.mac,
-            &self.replica,
-            sequence,
-            at,
-            entry.company.as_deref(),
-            (actor.kind_str(), actor.token_id(), &actor.display),
-            entry.action,
-            (entry.subject_kind, &entry.subject),
-            &details,
-        )
-        .done();
-        sqlx::query(
-            "INSERT INTO activity (replica, sequence, at, company_id, actor_kind, actor_id, actor, action,
-                                   subject_kind, subject, details, mac)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
-        )
-        .bind(&*self.replica)
-        .bind(sequence)
-        .bind(at)
-        .bind(entry.company)
-        .bind(actor.kind_str())
-        .bind(actor.token_id())
-        .bind(&actor.display)
-        .bind(entry.action)
-        .bind(entry.subject_kind)
-        .bind(entry.subject)
-        .bind(details)
-        .bind(&mac[..])
-        .execute(&mut self.db)
-        .await?;
-        self.head = Head {
-            sequence,
-            mac: mac.to_vec(),
-        };
+        let (at, keys, replica) = (
+            self.now(),
+            Arc::clone(&self.keys),
+            Arc::clone(&self.replica),
+        );
+        self.head = append(&mut self.db, &keys, &replica, &self.head, at, actor, entry).await?;
         Ok(())
     }
+}
+
+/// Adds a row to a replica's chain behind `head`, and answers the new end.
+pub(crate) async fn append(
+    db: &mut SqliteConnection,
+    keys: &Keys,
+    replica: &str,
+    head: &Head,
+    at: i64,
+    actor: &Actor,
+    entry: Entry,
+) -> Result<Head> {
+    let sequence = head.sequence + 1;
+    let details = entry.details.to_string();
+    let mac = mac(
+        keys,
+        &head.mac,
+        replica,
+        sequence,
+        at,
+        entry.company.as_deref(),
+        (actor.kind_str(), actor.token_id(), &actor.display),
+        entry.action,
+        (entry.subject_kind, &entry.subject),
+        &details,
+    )
+    .done();
+    sqlx::query(
+        "INSERT INTO activity (replica, sequence, at, company_id, actor_kind, actor_id, actor, action,
+                               subject_kind, subject, details, mac)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+    )
+    .bind(replica)
+    .bind(sequence)
+    .bind(at)
+    .bind(entry.company)
+    .bind(actor.kind_str())
+    .bind(actor.token_id())
+    .bind(&actor.display)
+    .bind(entry.action)
+    .bind(entry.subject_kind)
+    .bind(entry.subject)
+    .bind(details)
+    .bind(&mac[..])
+    .execute(db)
+    .await?;
+    Ok(Head {
+        sequence,
+        mac: mac.to_vec(),
+    })
+}
+
+/// Rows of a chain that are looked at together.
+const PAGE: i64 = 500;
+
+async fn replicas<'e>(db: impl sqlx::Executor<'e, Database = Db>) -> Result<Vec<String>> {
+    Ok(
+        sqlx::query_scalar("SELECT DISTINCT replica FROM activity ORDER BY replica")
+            .fetch_all(db)
+            .await?,
+    )
+}
+
+async fn page<'e>(
+    db: impl sqlx::Executor<'e, Database = Db>,
+    replica: &str,
+    after: i64,
+) -> Result<Vec<Row>> {
+    Ok(sqlx::query(
+        "SELECT * FROM activity WHERE replica = $1 AND sequence > $2 ORDER BY sequence LIMIT $3",
+    )
+    .bind(replica)
+    .bind(after)
+    .bind(PAGE)
+    .fetch_all(db)
+    .await?)
+}
+
+/// Authenticates every chain anew, each row after it followed under the old keys. Returns how many rows, and the ends
+/// that the chains had: an end that was kept elsewhere is found again by them.
+pub(crate) async fn sign_again(
+    db: &mut SqliteConnection,
+    old: &Keys,
+    new: &Keys,
+) -> Result<(u64, Vec<(String, Head)>)> {
+    let (mut rows, mut heads) = (0, Vec::new());
+    for replica in replicas(&mut *db).await? {
+        let (mut before, mut after) = (Head::none(), Head::none());
+        loop {
+            let page = page(&mut *db, &replica, before.sequence).await?;
+            if page.is_empty() {
+                break;
+            }
+            for stored in &page {
+                before = follow(old, &replica, &before, stored)?;
+                let mac = stored_mac(new, &replica, &after, stored)?.done();
+                after = Head {
+                    sequence: before.sequence,
+                    mac: mac.to_vec(),
+                };
+                sqlx::query("UPDATE activity SET mac = $2 WHERE position = $1")
+                    .bind(stored.try_get::<i64, _>("position")?)
+                    .bind(&mac[..])
+                    .execute(&mut *db)
+                    .await?;
+                rows += 1;
+            }
+        }
+        heads.push((replica, before));
+    }
+    Ok((rows, heads))
+}
+
+/// The MAC that a stored row must have behind `last`.
+fn stored_mac(keys: &Keys, replica: &str, last: &Head, stored: &Row) -> Result<Mac> {
+    Ok(mac(
+        keys,
+        &last.mac,
+        replica,
+        stored.try_get("sequence")?,
+        stored.try_get("at")?,
+        stored.try_get("company_id")?,
+        (
+            stored.try_get("actor_kind")?,
+            stored.try_get("actor_id")?,
+            stored.try_get("actor")?,
+        ),
+        stored.try_get("action")?,
+        (stored.try_get("subject_kind")?, stored.try_get("subject")?),
+        stored.try_get("details")?,
+    ))
+}
+
+fn follow(keys: &Keys, replica: &str, last: &Head, stored: &Row) -> Result<Head> {
+    let sequence: i64 = stored.try_get("sequence")?;
+    let mac: Vec<u8> = stored.try_get("mac")?;
+    let expected = stored_mac(keys, replica, last, stored)?;
+    if sequence != last.sequence + 1 || !expected.verifies(&mac) {
+        return Err(Error::corrupt(format!(
+            "row {sequence} of the activity chain of replica {replica:?}"
+        )));
+    }
+    Ok(Head { sequence, mac })
 }
 
 /// The end of a replica's chain as it is stored.
@@ -208,10 +328,7 @@ pub(crate) async fn stored_head<'e>(
     .await?;
     Ok(match last {
         Some((sequence, mac)) => Head { sequence, mac },
-        None => Head {
-            sequence: 0,
-            mac: Vec::new(),
-        },
+        None => Head::none(),
     })
 }
 
@@ -274,34 +391,17 @@ impl Activity {
     /// Walks every chain. [`Error::Corrupt`] names the first row that does not follow; so it does when
     /// `kept`, an earlier head of this replica, is not in the chain.
     pub async fn verify(&self, kept: Option<&Head>) -> Result<Verified> {
-        let mut rows = 0;
-        let mut head = Head {
-            sequence: 0,
-            mac: Vec::new(),
-        };
+        let (mut rows, mut head) = (0, Head::none());
         let mut kept_seen = kept.is_none_or(|k| k.sequence == 0);
-        let replicas: Vec<String> =
-            sqlx::query_scalar("SELECT DISTINCT replica FROM activity ORDER BY replica")
-                .fetch_all(self.store.read())
-                .await?;
-        for replica in replicas {
-            let mut last = Head {
-                sequence: 0,
-                mac: Vec::new(),
-            };
+        for replica in replicas(self.store.read()).await? {
+            let mut last = Head::none();
             loop {
-                let page = sqlx::query(
-                    "SELECT * FROM activity WHERE replica = $1 AND sequence > $2 ORDER BY sequence LIMIT 500",
-                )
-                .bind(&replica)
-                .bind(last.sequence)
-                .fetch_all(self.store.read())
-                .await?;
+                let page = page(self.store.read(), &replica, last.sequence).await?;
                 if page.is_empty() {
                     break;
                 }
                 for stored in &page {
-                    last = self.follow(&replica, &last, stored)?;
+                    last = follow(&self.keys, &replica, &last, stored)?;
                     rows += 1;
                     kept_seen |= *replica == *self.replica && kept == Some(&last);
                 }
@@ -317,35 +417,5 @@ impl Activity {
             )));
         }
         Ok(Verified { rows, head })
-    }
-
-    fn follow(&self, replica: &str, last: &Head, stored: &Row) -> Result<Head> {
-        let sequence: i64 = stored.try_get("sequence")?;
-        let stored_mac: Vec<u8> = stored.try_get("mac")?;
-        let expected = mac(
-            &self.keys,
-            &last.mac,
-            replica,
-            sequence,
-            stored.try_get("at")?,
-            stored.try_get("company_id")?,
-            (
-                stored.try_get("actor_kind")?,
-                stored.try_get("actor_id")?,
-                stored.try_get("actor")?,
-            ),
-            stored.try_get("action")?,
-            (stored.try_get("subject_kind")?, stored.try_get("subject")?),
-            stored.try_get("details")?,
-        );
-        if sequence != last.sequence + 1 || !expected.verifies(&stored_mac) {
-            return Err(Error::corrupt(format!(
-                "row {sequence} of the activity chain of replica {replica:?}"
-            )));
-        }
-        Ok(Head {
-            sequence,
-            mac: stored_mac,
-        })
     }
 }

@@ -17,11 +17,13 @@ mod environment;
 mod error;
 mod execution;
 mod id;
+mod instance;
 mod keys;
 mod lease;
 mod name;
 mod open;
 mod plugin;
+mod rekey;
 mod secret;
 mod store;
 mod token;
@@ -31,7 +33,7 @@ pub use actor::{Actor, ActorKind, Role};
 pub use company::{Companies, Company};
 pub use environment::{
     BlastRadius, Environment, EnvironmentDraft, EnvironmentDriver, EnvironmentFilter,
-    EnvironmentPatch, EnvironmentStatus, Environments, SecretRef, SecretUse,
+    EnvironmentPatch, EnvironmentSecrets, EnvironmentStatus, Environments, SecretRef, SecretUse,
 };
 pub use error::{Error, Result, code};
 pub use execution::{Execution, ExecutionStatus, Executions, NewExecution, Outcome, Settled};
@@ -46,5 +48,10 @@ pub use lease::{
 };
 pub use open::{Authority, OpenError, Options};
 pub use plugin::{NewRevision, Plugin, Plugins, Revision};
-pub use secret::{MAX_VALUE, Pin, Resolved, Secret, Secrets, Selector, env_pointer};
+pub use rekey::Rekeyed;
+pub use secret::{
+    Access, AccessFilter, Accessor, EnvironmentUse, LeaseUse, MAX_VALUE, NewSecret, PastedSecret,
+    Pin, Resolved, Secret, SecretPurpose, SecretUses, SecretVersion, Secrets, Selector,
+    UnknownPurpose, VersionStatus, env_pointer, take_pasted,
+};
 pub use token::{NewToken, TRUSTED, Token, Tokens};

@@ -1,11 +1,13 @@
 //! Opening an authority: the replica's lock, the master key, the database, and that the two belong together.
+//!
+//! A change of the master key that a crash broke off after the database had the new one is ended here.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use cap_std::fs::Dir;
-use sqlx::{Row as _, SqliteConnection};
+use sqlx::SqliteConnection;
 use zeroize::Zeroizing;
 
 use crate::activity::{self, Activity};
@@ -13,12 +15,13 @@ use crate::company::Companies;
 use crate::environment::{EnvironmentMemory, Environments};
 use crate::error::{Error, Result};
 use crate::execution::Executions;
-use crate::id;
-use crate::keys::{Keys, Mac, MasterKey, MasterKeyError, default_path};
+use crate::instance::identify;
+use crate::keys::{Keys, MasterKey, MasterKeyError, default_path};
 use crate::lease::{ClockGuard, Leases};
 use crate::plugin::Plugins;
-use crate::secret::Secrets;
-use crate::store::{self, Store, WriterParts, now_ms};
+use crate::rekey;
+use crate::secret::{AccessLog, Secrets};
+use crate::store::{self, Store, WriterParts};
 use crate::token::{TokenMemory, Tokens};
 
 /// Where everything lies.
@@ -84,6 +87,9 @@ pub enum OpenError {
         /// What failed.
         error: std::io::Error,
     },
+    /// There is no database whose key could be changed.
+    #[error("database {0:?} does not exist: there is nothing whose master key could be changed")]
+    NoDatabase(PathBuf),
     /// The database failed.
     #[error("database {database:?}: {error}")]
     Storage {
@@ -109,6 +115,7 @@ struct Shared {
     tokens: Arc<TokenMemory>,
     environments: Arc<EnvironmentMemory>,
     guard: Arc<Mutex<ClockGuard>>,
+    accesses: Arc<AccessLog>,
     started: Instant,
     /// Held for as long as the authority is; the lock goes with the process.
     _lock: std::fs::File,
@@ -121,13 +128,6 @@ impl std::fmt::Debug for Authority {
             .field("replica", &self.shared.replica)
             .finish_non_exhaustive()
     }
-}
-
-/// Who this database is.
-struct Instance {
-    keys: Keys,
-    host: String,
-    incarnation: String,
 }
 
 fn lock_file(data_dir: &Dir, name: &str) -> Result<std::fs::File, OpenError> {
@@ -144,7 +144,7 @@ fn lock_file(data_dir: &Dir, name: &str) -> Result<std::fs::File, OpenError> {
 }
 
 /// The lock of a replica's name; it goes with the process.
-fn lock(data_dir: &Dir, replica: &str) -> Result<std::fs::File, OpenError> {
+pub(crate) fn lock(data_dir: &Dir, replica: &str) -> Result<std::fs::File, OpenError> {
     let name = format!("replica-{replica}.lock");
     let file = lock_file(data_dir, &name)?;
     match file.try_lock() {
@@ -160,7 +160,7 @@ fn lock(data_dir: &Dir, replica: &str) -> Result<std::fs::File, OpenError> {
 }
 
 /// Waits until no other server of this data directory is opening.
-async fn turn(data_dir: &Dir) -> Result<std::fs::File, OpenError> {
+pub(crate) async fn turn(data_dir: &Dir) -> Result<std::fs::File, OpenError> {
     const NAME: &str = "open.lock";
     let file = lock_file(data_dir, NAME)?;
     let locked = tokio::task::spawn_blocking(move || file.lock().map(|()| file)).await;
@@ -208,28 +208,27 @@ impl Authority {
                     error,
                 })?;
         let opened = async {
-            let instance = instance(&mut connection, &master).await?;
-            match instance {
-                Some(instance) => {
-                    lapse_claims(&mut connection, &replica).await?;
-                    let head = activity::stored_head(&mut connection, &replica).await?;
-                    Ok(Some((instance, head)))
+            let instance = match identify(&mut connection, &master).await.map_err(storage)? {
+                Some(instance) => instance,
+                None => {
+                    rekey::end(&mut connection, &database, &master, &master_key, &data_dir)
+                        .await?
+                        .0
                 }
-                None => Ok(None),
-            }
+            };
+            lapse_claims(&mut connection, &replica)
+                .await
+                .map_err(storage)?;
+            let head = activity::stored_head(&mut connection, &replica)
+                .await
+                .map_err(storage)?;
+            Ok::<_, OpenError>((instance, head))
         };
         let (instance, head) = match opened.await {
-            Ok(Some(found)) => found,
-            Ok(None) => {
-                store::discard(connection).await;
-                return Err(OpenError::WrongMasterKey {
-                    master_key,
-                    database,
-                });
-            }
+            Ok(found) => found,
             Err(error) => {
                 store::discard(connection).await;
-                return Err(storage(error));
+                return Err(error);
             }
         };
         drop(opening);
@@ -256,6 +255,7 @@ impl Authority {
                 tokens: Arc::default(),
                 environments: Arc::default(),
                 guard: Arc::default(),
+                accesses: Arc::default(),
                 started: Instant::now(),
                 _lock: lock,
             }),
@@ -264,6 +264,11 @@ impl Authority {
 
     /// Ends after what is under way, and closes the database. Later calls answer [`Error::Closed`].
     pub async fn close(&self) {
+        if let Err(error) = self.shared.accesses.flush(&self.shared.store).await
+            && !matches!(error, Error::Closed)
+        {
+            tracing::error!(%error, "the last accesses of secrets are not recorded");
+        }
         self.shared.store.close().await;
     }
 
@@ -298,6 +303,7 @@ impl Authority {
             store: Arc::clone(&self.shared.store),
             keys: Arc::clone(&self.shared.keys),
             environments: Arc::clone(&self.shared.environments),
+            accesses: Arc::clone(&self.shared.accesses),
         }
     }
 
@@ -363,58 +369,6 @@ impl Authority {
     pub async fn now(&self) -> Result<i64> {
         self.shared.store.now().await
     }
-}
-
-fn instance_mac(keys: &Keys, host: &str, incarnation: &str, incarnations: i64) -> Mac {
-    Mac::new(&keys.instance, "instance")
-        .text(host)
-        .text(incarnation)
-        .int(incarnations)
-}
-
-fn key_check(keys: &Keys) -> Mac {
-    Mac::new(&keys.instance, "key-check")
-}
-
-/// Reads who this database is, or makes it somebody. None: the master key is another database's.
-async fn instance(db: &mut SqliteConnection, master: &MasterKey) -> Result<Option<Instance>> {
-    let mut salt = [0u8; 32];
-    id::random(&mut salt)?;
-    let keys = Keys::derive(master, &salt);
-    let (host, incarnation) = (id::fresh("host-")?, id::fresh("inc-")?);
-    let check = key_check(&keys).done();
-    let mac = instance_mac(&keys, &host, &incarnation, 1).done();
-    // Of two servers that start on an empty database at once, one makes the row and both read it.
-    sqlx::query(concat!(
-        "INSERT INTO instance (id, host, salt, key_check, incarnation, incarnations, created_at, mac)
-         VALUES (1, $1, $2, $3, $4, 1, ",
-        now_ms!(),
-        ", $5) ON CONFLICT (id) DO NOTHING"
-    ))
-    .bind(&host)
-    .bind(&salt[..])
-    .bind(&check[..])
-    .bind(&incarnation)
-    .bind(&mac[..])
-    .execute(&mut *db)
-    .await?;
-    let row = sqlx::query("SELECT * FROM instance WHERE id = 1")
-        .fetch_one(&mut *db)
-        .await?;
-    let keys = Keys::derive(master, row.try_get("salt")?);
-    if !key_check(&keys).verifies(row.try_get("key_check")?) {
-        return Ok(None);
-    }
-    let (host, incarnation): (String, String) = (row.try_get("host")?, row.try_get("incarnation")?);
-    let mac = instance_mac(&keys, &host, &incarnation, row.try_get("incarnations")?);
-    if !mac.verifies(row.try_get("mac")?) {
-        return Err(Error::corrupt("the instance row"));
-    }
-    Ok(Some(Instance {
-        keys,
-        host,
-        incarnation,
-    }))
 }
 
 /// Nobody works under this replica's name yet: what it claimed before is free.

@@ -20,14 +20,16 @@ use crate::target::SshTarget;
 /// Channels on one connection until the server says that it wants fewer (`MaxSessions` is 10 unless set).
 const CHANNELS: usize = 8;
 
-/// Which pooled connections to close.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Which pooled connections to close: those to which everything that is given applies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolScope {
-    /// Those of this company.
-    pub company: String,
-    /// Of this plugin revision only.
+    /// Of this company.
+    pub company: Option<String>,
+    /// Of this plugin revision.
     pub plugin_revision: Option<String>,
-    /// Of this version of the target's secrets only.
+    /// That were made with this version of a secret: one of those that [`CallScope::secret_version`] lists.
+    ///
+    /// [`CallScope::secret_version`]: crate::CallScope::secret_version
     pub secret_version: Option<String>,
 }
 
@@ -160,9 +162,12 @@ impl Pools {
     pub(crate) fn close_scope(&self, scope: &PoolScope) {
         let is = |want: &Option<String>, have: &str| want.as_ref().is_none_or(|w| w == have);
         self.close_where(|k| {
-            k.company == scope.company
+            is(&scope.company, &k.company)
                 && is(&scope.plugin_revision, &k.plugin_revision)
-                && is(&scope.secret_version, &k.secret_version)
+                && scope
+                    .secret_version
+                    .as_ref()
+                    .is_none_or(|w| k.secret_version.split(',').any(|have| have == w))
         });
     }
 

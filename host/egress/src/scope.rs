@@ -211,7 +211,7 @@ pub struct CallScope {
     pub company: String,
     /// The installed digest with its grant; part of the pool's key.
     pub plugin_revision: String,
-    /// Changes when a secret of the target was rotated; part of the pool's key.
+    /// The versions of the secrets that the target is reached with, separated by commas; part of the pool's key.
     pub secret_version: String,
     /// The resolved `ssh-target` fields of the configuration, by JSON pointer.
     pub targets: BTreeMap<String, Arc<SshTarget>>,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
-use leasehold_authority::{Authority, Options};
+use leasehold_authority::{Actor, Authority, Options, Rekeyed};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::operator::{OperatorToken, TokenFileError};
@@ -189,18 +189,35 @@ async fn serve_until(
     Ok(())
 }
 
+/// Gives the database another master key, while no server uses the data directory.
+pub async fn rekey(settings: &Settings) -> Result<Rekeyed, ServeError> {
+    if !settings.data_dir.exists() {
+        return Err(refused(&settings.data_dir, "does not exist"));
+    }
+    let data = open_data_dir(&settings.data_dir)?;
+    let _lock = lock(&data, &settings.data_dir)?;
+    let options = options_of(settings, &data)?;
+    Authority::rekey(options, &Actor::local_operator())
+        .await
+        .map_err(|e| ServeError::Authority(Box::new(e)))
+}
+
 async fn open_authority(settings: &Settings, data: &Dir) -> Result<Authority, ServeError> {
+    Authority::open(options_of(settings, data)?)
+        .await
+        .map_err(|e| ServeError::Authority(Box::new(e)))
+}
+
+fn options_of(settings: &Settings, data: &Dir) -> Result<Options, ServeError> {
     let data_dir = data
         .try_clone()
         .map_err(|e| refused(&settings.data_dir, e.to_string()))?;
-    Authority::open(Options {
+    Ok(Options {
         database: settings.data_dir.join(DATABASE),
         data_dir,
         master_key: settings.master_key.clone(),
         replica: "main".to_owned(),
     })
-    .await
-    .map_err(|e| ServeError::Authority(Box::new(e)))
 }
 
 fn refused(path: &Path, message: impl Into<String>) -> ServeError {

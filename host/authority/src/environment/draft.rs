@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::Environment;
 use crate::error::{Result, Violations};
 use crate::name;
-use crate::secret::{self, Reference, Wanted, env_pointer};
+use crate::secret::{self, PastedSecret, Reference, Wanted, env_pointer};
 
 /// Bytes of a configuration's JSON at most.
 const CONFIG: usize = 256 * 1024;
@@ -152,6 +152,24 @@ pub struct SecretUse {
     pub sites: Vec<String>,
     /// Toward whom, such as `ssh://ci@10.0.0.5:22`.
     pub destinations: Vec<String>,
+}
+
+/// The secrets of an environment that is saved.
+#[derive(Debug, Default)]
+pub struct EnvironmentSecrets {
+    /// Where each that its configuration refers to may be used.
+    pub uses: Vec<SecretUse>,
+    /// Those that are to be kept with it, which [`take_pasted`](crate::take_pasted) took out of it.
+    pub pasted: Vec<PastedSecret>,
+}
+
+impl From<Vec<SecretUse>> for EnvironmentSecrets {
+    fn from(uses: Vec<SecretUse>) -> EnvironmentSecrets {
+        EnvironmentSecrets {
+            uses,
+            pasted: Vec::new(),
+        }
+    }
 }
 
 impl Environment {

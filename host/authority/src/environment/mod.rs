@@ -16,16 +16,17 @@ use serde_json::json;
 
 pub use delete::BlastRadius;
 pub use draft::{
-    EnvironmentDraft, EnvironmentDriver, EnvironmentPatch, EnvironmentStatus, SecretUse,
+    EnvironmentDraft, EnvironmentDriver, EnvironmentPatch, EnvironmentSecrets, EnvironmentStatus,
+    SecretUse,
 };
 pub use row::{Environment, EnvironmentFilter};
-pub(crate) use row::{EnvironmentMemory, load, raise_for_provider, raise_target};
+pub(crate) use row::{EnvironmentMemory, load, raise_for_provider, raise_target, sign_again};
 
 use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::error::{Error, Result, code};
 use crate::keys::Keys;
-use crate::secret::{self, Selector};
+use crate::secret::{self, PastedSecret, Selector};
 use crate::store::{Store, Tx, is_unique_violation};
 use crate::{company, id, plugin};
 
@@ -92,15 +93,16 @@ fn taken(name: String) -> impl FnOnce(Error) -> Error {
 }
 
 impl Environments {
-    /// Saves a new environment with the bindings of its secrets.
+    /// Saves a new environment with the bindings of its secrets, and the secrets that were pasted into it.
     pub async fn create(
         &self,
         actor: &Actor,
         company: &str,
         draft: EnvironmentDraft,
-        uses: Vec<SecretUse>,
+        secrets: impl Into<EnvironmentSecrets>,
     ) -> Result<Environment> {
         actor.require_manage()?;
+        let EnvironmentSecrets { uses, pasted } = secrets.into();
         let checked = draft::check(draft, uses)?;
         let (actor, company) = (actor.clone(), company.to_owned());
         let memory = Arc::clone(&self.memory);
@@ -115,14 +117,10 @@ impl Environments {
                     row::insert(tx, &environment)
                         .await
                         .map_err(taken(environment.name.clone()))?;
-                    secret::bind(
-                        tx,
-                        &actor,
-                        &environment.company_id,
-                        &environment.id,
-                        checked.wanted,
-                    )
-                    .await?;
+                    let company = &environment.company_id;
+                    secret::put_pasted(tx, &actor, company, &environment.name, pasted).await?;
+                    secret::bind(tx, &actor, company, &environment.id, checked.wanted, false)
+                        .await?;
                     tx.record(
                         &actor,
                         Entry::new(
@@ -147,8 +145,8 @@ impl Environments {
             .await
     }
 
-    /// Saves an environment whole, if it is still at `expected_revision`; its secrets are bound as `uses`
-    /// says, which is the administrator's word for where each may go. [`Error::Stale`]: it was saved
+    /// Saves an environment whole, if it is still at `expected_revision`; its secrets are bound as the uses
+    /// say, which is the administrator's word for where each may go. [`Error::Stale`]: it was saved
     /// meanwhile, read it again.
     pub async fn update(
         &self,
@@ -156,15 +154,19 @@ impl Environments {
         id: &str,
         expected_revision: i64,
         draft: EnvironmentDraft,
-        uses: Vec<SecretUse>,
+        secrets: impl Into<EnvironmentSecrets>,
     ) -> Result<Environment> {
         actor.require_manage()?;
-        let checked = draft::check(draft, uses)?;
-        let (actor, id) = (actor.clone(), id.to_owned());
-        let memory = Arc::clone(&self.memory);
-        self.store
-            .write(move |tx| Box::pin(update(tx, actor, id, expected_revision, checked, memory)))
-            .await
+        let EnvironmentSecrets { uses, pasted } = secrets.into();
+        let save = Save {
+            actor: actor.clone(),
+            id: id.to_owned(),
+            expected_revision,
+            checked: draft::check(draft, uses)?,
+            pasted,
+            memory: Arc::clone(&self.memory),
+        };
+        self.store.write(move |tx| Box::pin(update(tx, save))).await
     }
 
     /// Stops new leases. Archived already is success.
@@ -265,14 +267,25 @@ impl Environments {
     }
 }
 
-async fn update(
-    tx: &mut Tx,
+/// A save of an environment that is there.
+struct Save {
     actor: Actor,
     id: String,
     expected_revision: i64,
     checked: draft::Checked,
+    pasted: Vec<PastedSecret>,
     memory: Arc<EnvironmentMemory>,
-) -> Result<Environment> {
+}
+
+async fn update(tx: &mut Tx, save: Save) -> Result<Environment> {
+    let Save {
+        actor,
+        id,
+        expected_revision,
+        checked,
+        pasted,
+        memory,
+    } = save;
     let before = load(&mut tx.db, &tx.keys, &id).await?;
     if before.revision != expected_revision {
         return Err(Error::stale(
@@ -284,8 +297,18 @@ async fn update(
         ));
     }
     check_provider(tx, &checked.draft).await?;
-    let rebound = secret::bind(tx, &actor, &before.company_id, &id, checked.wanted).await?;
     let d = checked.draft;
+    let as_before = d.config == before.config && d.env_vars == before.env_vars;
+    secret::put_pasted(tx, &actor, &before.company_id, &d.name, pasted).await?;
+    let rebound = secret::bind(
+        tx,
+        &actor,
+        &before.company_id,
+        &id,
+        checked.wanted,
+        as_before,
+    )
+    .await?;
     let differences = [
         ("name", d.name != before.name),
         ("description", d.description != before.description),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use sqlx::Row as _;
+use sqlx::{Row as _, SqliteConnection};
 
 use super::draft::{EnvironmentDraft, EnvironmentDriver, EnvironmentStatus};
 use crate::company;
@@ -265,6 +265,23 @@ pub(crate) async fn raise_for_provider(
     }
     memory.forget_after(tx);
     Ok(())
+}
+
+/// Authenticates every row under other keys, each after it verified under the old. Returns how many.
+pub(crate) async fn sign_again(db: &mut SqliteConnection, old: &Keys, new: &Keys) -> Result<u64> {
+    let rows = sqlx::query("SELECT * FROM environments")
+        .fetch_all(&mut *db)
+        .await?;
+    for row in &rows {
+        let environment = environment(old, row)?;
+        let mac = Texts::of(&environment)?.mac(new, &environment).done();
+        sqlx::query("UPDATE environments SET mac = $2 WHERE id = $1")
+            .bind(&environment.id)
+            .bind(&mac[..])
+            .execute(&mut *db)
+            .await?;
+    }
+    Ok(rows.len() as u64)
 }
 
 struct Remembered {

@@ -3,6 +3,9 @@
 //! 32 random bytes in a file of mode 0600 outside the data directory: a backup of the data alone opens
 //! nothing. Made on first start only, by temporary file, fsync and a rename that replaces nothing. A file
 //! that others can read, or that lies in the data directory, is refused rather than mended.
+//!
+//! A key that is to follow lies beside it under [`MasterKey::next_path`] until the database is its own; then it
+//! [takes the place](MasterKey::succeed) in one rename, and the old key stays under a name of its own.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
@@ -83,6 +86,42 @@ pub(crate) struct MasterKey(Zeroizing<[u8; 32]>);
 impl MasterKey {
     pub fn bytes(&self) -> &[u8] {
         &self.0[..]
+    }
+
+    /// Where the key that is to follow the one at `path` lies.
+    pub fn next_path(path: &Path) -> PathBuf {
+        beside(path, "next")
+    }
+
+    /// Puts this key, which lies at [`MasterKey::next_path`], in the place of `old`, which lies at `path`. Answers where
+    /// the old one stays. At every moment there is a key at `path`; done again after a crash, it ends the same.
+    pub fn succeed(&self, old: &MasterKey, path: &Path) -> Result<PathBuf, MasterKeyError> {
+        let io = |error| MasterKeyError::Io {
+            path: path.to_owned(),
+            error,
+        };
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(MasterKeyError::Path(path.to_owned()));
+        };
+        let dir = Dir::open_ambient_dir(parent, cap_std::ambient_authority()).map_err(io)?;
+        let kept = beside(path, &format!("old-{}", old.id()));
+        let kept_name = Path::new(kept.file_name().unwrap_or_default());
+        let next = MasterKey::next_path(path);
+        let next_name = Path::new(next.file_name().unwrap_or_default());
+        place(&dir, kept_name, &old.0).map_err(io)?;
+        dir.rename(next_name, &dir, name).map_err(io)?;
+        dir.open(".").and_then(|d| d.sync_all()).map_err(io)?;
+        Ok(kept)
+    }
+
+    /// A name for the key that tells nothing of it.
+    fn id(&self) -> String {
+        let mut id = [0u8; 5];
+        let kdf = hkdf::Hkdf::<sha2::Sha256>::new(None, self.bytes());
+        // Far below HKDF's limit, the only error there is.
+        let expanded = kdf.expand(b"leasehold/1/key-id", &mut id);
+        debug_assert!(expanded.is_ok());
+        crate::id::base32(&id)
     }
 
     /// Reads the key at `path`; makes it there first if there is none and `may_create`.
@@ -186,10 +225,23 @@ fn read(dir: &Dir, name: &Path, path: &Path) -> Result<MasterKey, MasterKeyError
     Ok(MasterKey(key))
 }
 
+/// A file beside `path` whose name has an ending more.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(ending);
+    path.with_file_name(name)
+}
+
 fn create(dir: &Dir, name: &Path) -> std::io::Result<()> {
     let mut key = Zeroizing::new([0u8; 32]);
-    let mut suffix = [0u8; 8];
     crate::id::random(&mut key[..]).map_err(std::io::Error::other)?;
+    place(dir, name, &key)
+}
+
+/// Puts a key under a name, whole and durable. What is there already stays.
+fn place(dir: &Dir, name: &Path, key: &Zeroizing<[u8; 32]>) -> std::io::Result<()> {
+    let mut suffix = [0u8; 8];
     crate::id::random(&mut suffix).map_err(std::io::Error::other)?;
     let temporary = format!(".master.key.{}", crate::id::base32(&suffix));
     let written = (|| {
@@ -207,7 +259,7 @@ fn create(dir: &Dir, name: &Path) -> std::io::Result<()> {
             rustix::fs::RenameFlags::NOREPLACE,
         ) {
             Ok(()) => dir.open(".")?.sync_all(),
-            // Another server made it meanwhile: theirs holds.
+            // Somebody made it meanwhile: theirs holds.
             Err(rustix::io::Errno::EXIST) => dir.remove_file(&temporary),
             Err(e) => Err(e.into()),
         }

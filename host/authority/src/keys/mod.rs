@@ -3,6 +3,9 @@
 //! The master key never leaves [`master`] but to derive; subkeys are HKDF-SHA256 of it, salted with the
 //! database's own salt, so that a row or a token of one database means nothing in another. Every subkey is
 //! wiped when the authority goes.
+//!
+//! Three subkeys make what stands outside the database or cannot be made again: hashes of bearer tokens, digests of
+//! requests, owner labels on targets. They are carried over to another master key, sealed; every other is derived anew.
 
 mod mac;
 mod master;
@@ -22,19 +25,25 @@ pub(crate) type Key = Zeroizing<[u8; 32]>;
 pub(crate) struct Keys {
     /// Proves that the master key belongs to this database, and authenticates its instance row.
     pub instance: Key,
-    /// Hashes of bearer tokens, and their rows.
+    /// Seals the subkeys that are carried over.
+    pub carry: Key,
+    /// Rows of bearer tokens.
     pub tokens: Key,
+    /// Hashes of bearer tokens. Carried over.
+    pub bearers: Key,
     /// Plugins' grants.
     pub grants: Key,
-    /// Installed digests, manifests, request fingerprints.
+    /// Installed digests and manifests.
     pub digests: Key,
+    /// Digests of requests, for idempotency and for the labels of leases. Carried over.
+    pub requests: Key,
     /// Wraps the data keys of secrets.
     pub secrets: Key,
     /// Environments' rows and the intents of leases: where a credential goes.
     pub targets: Key,
     /// The activity chain.
     pub activity: Key,
-    /// Owner labels on what leases create.
+    /// Owner labels on what leases create. Carried over.
     pub owner: Key,
     /// The runtime's cache of compiled components.
     pub aot: Key,
@@ -53,15 +62,39 @@ impl Keys {
         };
         Keys {
             instance: key("instance"),
+            carry: key("carry"),
             tokens: key("tokens"),
+            bearers: key("bearers"),
             grants: key("grants"),
             digests: key("digests"),
+            requests: key("requests"),
             secrets: key("secrets-kek"),
             targets: key("targets"),
             activity: key("activity"),
             owner: key("owner-label"),
             aot: key("aot-cache"),
         }
+    }
+
+    /// The subkeys that another master key takes over.
+    pub fn carried(&self) -> Zeroizing<Vec<u8>> {
+        let mut all = Zeroizing::new(Vec::with_capacity(96));
+        for key in [&self.bearers, &self.requests, &self.owner] {
+            all.extend_from_slice(&key[..]);
+        }
+        all
+    }
+
+    /// Takes over what [`Keys::carried`] gave; false where it is something else.
+    pub fn take_over(&mut self, carried: &[u8]) -> bool {
+        if carried.len() != 96 {
+            return false;
+        }
+        let keys = [&mut self.bearers, &mut self.requests, &mut self.owner];
+        for (key, bytes) in keys.into_iter().zip(carried.chunks_exact(32)) {
+            key.copy_from_slice(bytes);
+        }
+        true
     }
 }
 

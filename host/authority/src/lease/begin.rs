@@ -17,6 +17,7 @@ use crate::environment::{self, Environment, EnvironmentStatus};
 use crate::error::{Error, Result, code};
 use crate::id::{self, base32};
 use crate::keys::Mac;
+use crate::secret::Accessor;
 use crate::store::{Row, Tx, now_ms};
 use crate::{plugin, secret};
 
@@ -131,7 +132,7 @@ impl Leases {
     ) -> Result<Begun> {
         let environment = environment::load(&mut tx.db, &tx.keys, &intent.environment).await?;
         actor.require_use(&environment.company_id, "environment", &intent.environment)?;
-        let request_digest = Mac::new(&self.keys.digests, "acquire")
+        let request_digest = Mac::new(&self.keys.requests, "acquire")
             .text(&environment.id)
             .text(purpose_str(intent.purpose))
             .int_or(ttl)
@@ -152,7 +153,13 @@ impl Leases {
         may_lease(tx, &environment, &intent).await?;
         alone(tx, &intent).await?;
         let id = id::fresh("lease_")?;
-        let pins = secret::pin_for_lease(tx, &environment.company_id, &environment.id, &id).await?;
+        let by = Accessor {
+            lease: Some(id.clone()),
+            run: intent.caller.run.clone(),
+            ..Accessor::of(&actor, "lease")
+        };
+        let pins =
+            secret::pin_for_lease(tx, &environment.company_id, &environment.id, &id, &by).await?;
         let versions: std::collections::BTreeMap<String, PinnedVersion> = pins
             .into_iter()
             .map(|(pointer, (secret_id, version))| (pointer, PinnedVersion { secret_id, version }))
@@ -165,7 +172,7 @@ impl Leases {
             }),
             &mut request,
         );
-        let fingerprint = Mac::new(&self.keys.digests, "request")
+        let fingerprint = Mac::new(&self.keys.requests, "request")
             .text(&request)
             .done();
         let row = Intent {

@@ -26,6 +26,7 @@ pub use label::{
     OWNER as LABEL_OWNER, REQUEST as LABEL_REQUEST,
 };
 pub use query::{LeaseFilter, LeasePage};
+pub(crate) use record::sign_again;
 pub use record::{CallerRefs, Lease, PinnedVersion};
 pub use work::Expiry;
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use leasehold_contract::{Label, LeaseRef, Purpose};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use sqlx::Row as _;
+use sqlx::{Row as _, SqliteConnection};
 
 use super::label::Owner;
 use super::machine::{Proof, State, Status};
@@ -347,4 +347,37 @@ pub(super) async fn load<'e>(
         .await?
         .ok_or_else(|| Error::not_found("lease", id))?;
     lease(keys, host, &row)
+}
+
+/// Leases that are authenticated anew together.
+const PAGE: i64 = 500;
+
+/// Authenticates every intent under other keys, each after it verified under the old. Owner labels stay: their key is
+/// carried over. Returns how many.
+pub(crate) async fn sign_again(db: &mut SqliteConnection, old: &Keys, new: &Keys) -> Result<u64> {
+    let (mut count, mut last) = (0, String::new());
+    loop {
+        let rows = sqlx::query("SELECT * FROM leases WHERE id > $1 ORDER BY id LIMIT $2")
+            .bind(&last)
+            .bind(PAGE)
+            .fetch_all(&mut *db)
+            .await?;
+        let Some(end) = rows.last() else {
+            return Ok(count);
+        };
+        last = end.try_get("id")?;
+        for row in &rows {
+            let intent = Intent::of(row)?;
+            if !intent.mac(old).verifies(row.try_get("intent_mac")?) {
+                return Err(Error::corrupt(format!("lease {}", intent.id)));
+            }
+            let mac = intent.mac(new).done();
+            sqlx::query("UPDATE leases SET intent_mac = $2 WHERE id = $1")
+                .bind(&intent.id)
+                .bind(&mac[..])
+                .execute(&mut *db)
+                .await?;
+            count += 1;
+        }
+    }
 }

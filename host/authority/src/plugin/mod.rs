@@ -19,7 +19,7 @@ use self::row::{
     GrantRow, PluginRow, RevisionRow, grant_mac, plugin_of, put_plugin, revision, revision_mac,
     select_revisions,
 };
-pub(crate) use self::row::{plugin_row, revision_row};
+pub(crate) use self::row::{plugin_row, revision_row, sign_again};
 use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::environment::{self, EnvironmentMemory};

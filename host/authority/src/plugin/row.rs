@@ -3,7 +3,7 @@
 //! Nothing of a row is answered before its MAC has verified.
 
 use leasehold_contract::Manifest;
-use sqlx::Row as _;
+use sqlx::{Row as _, SqliteConnection};
 
 use super::Revision;
 use crate::error::{Error, Result};
@@ -33,6 +33,26 @@ pub(super) struct RevisionRow {
     pub capabilities: String,
     pub size: i64,
     pub installed_at: i64,
+}
+
+impl RevisionRow {
+    fn of(keys: &Keys, row: &Row) -> Result<RevisionRow> {
+        let stored = RevisionRow {
+            digest: row.try_get("digest")?,
+            key: row.try_get("plugin_key")?,
+            number: row.try_get("number")?,
+            version: row.try_get("version")?,
+            driver: row.try_get("driver")?,
+            manifest: row.try_get("manifest")?,
+            capabilities: row.try_get("capabilities")?,
+            size: row.try_get("size")?,
+            installed_at: row.try_get("installed_at")?,
+        };
+        if !revision_mac(keys, &stored).verifies(row.try_get("mac")?) {
+            return Err(Error::corrupt(format!("plugin revision {}", stored.digest)));
+        }
+        Ok(stored)
+    }
 }
 
 pub(super) fn grant_mac(keys: &Keys, grant: &GrantRow) -> Mac {
@@ -75,20 +95,7 @@ macro_rules! select_revisions {
 pub(super) use select_revisions;
 
 pub(super) fn revision(keys: &Keys, row: &Row) -> Result<Revision> {
-    let stored = RevisionRow {
-        digest: row.try_get("digest")?,
-        key: row.try_get("plugin_key")?,
-        number: row.try_get("number")?,
-        version: row.try_get("version")?,
-        driver: row.try_get("driver")?,
-        manifest: row.try_get("manifest")?,
-        capabilities: row.try_get("capabilities")?,
-        size: row.try_get("size")?,
-        installed_at: row.try_get("installed_at")?,
-    };
-    if !revision_mac(keys, &stored).verifies(row.try_get("mac")?) {
-        return Err(Error::corrupt(format!("plugin revision {}", stored.digest)));
-    }
+    let stored = RevisionRow::of(keys, row)?;
     let grant = GrantRow {
         id: row.try_get("grant_id")?,
         digest: stored.digest.clone(),
@@ -193,4 +200,57 @@ pub(super) async fn put_plugin(tx: &mut Tx, key: &str, enabled: bool, digest: &s
     .execute(&mut tx.db)
     .await?;
     Ok(())
+}
+
+/// Authenticates every row of plugins, revisions and grants under other keys, removed revisions and old grants too, each
+/// after it verified under the old. Returns how many.
+pub(crate) async fn sign_again(db: &mut SqliteConnection, old: &Keys, new: &Keys) -> Result<u64> {
+    let plugins = sqlx::query("SELECT * FROM plugins")
+        .fetch_all(&mut *db)
+        .await?;
+    for row in &plugins {
+        let key: &str = row.try_get("plugin_key")?;
+        let plugin = plugin_of(old, key, row)?;
+        let mac = plugin_mac(new, key, plugin.enabled, &plugin.current).done();
+        sqlx::query("UPDATE plugins SET mac = $2 WHERE plugin_key = $1")
+            .bind(key)
+            .bind(&mac[..])
+            .execute(&mut *db)
+            .await?;
+    }
+    let revisions = sqlx::query("SELECT * FROM plugin_revisions")
+        .fetch_all(&mut *db)
+        .await?;
+    for row in &revisions {
+        let stored = RevisionRow::of(old, row)?;
+        let mac = revision_mac(new, &stored).done();
+        sqlx::query("UPDATE plugin_revisions SET mac = $2 WHERE digest = $1")
+            .bind(&stored.digest)
+            .bind(&mac[..])
+            .execute(&mut *db)
+            .await?;
+    }
+    let grants = sqlx::query("SELECT * FROM grants")
+        .fetch_all(&mut *db)
+        .await?;
+    for row in &grants {
+        let grant = GrantRow {
+            id: row.try_get("id")?,
+            digest: row.try_get("digest")?,
+            asks: row.try_get("asks")?,
+            request_digest: row.try_get("request_digest")?,
+            granted_by: row.try_get("granted_by")?,
+            granted_at: row.try_get("granted_at")?,
+        };
+        if !grant_mac(old, &grant).verifies(row.try_get("mac")?) {
+            return Err(Error::corrupt(format!("grant {}", grant.id)));
+        }
+        let mac = grant_mac(new, &grant).done();
+        sqlx::query("UPDATE grants SET mac = $2 WHERE id = $1")
+            .bind(&grant.id)
+            .bind(&mac[..])
+            .execute(&mut *db)
+            .await?;
+    }
+    Ok((plugins.len() + revisions.len() + grants.len()) as u64)
 }

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use serde_json::json;
 use sqlx::Row as _;
 
+use super::access::{self, Accessor, Note};
 use super::reference::Selector;
 use super::seal::{self, Aad, Holder, Place};
-use super::{Secret, load};
+use super::{Secret, row, version};
 use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::environment::{self, EnvironmentMemory};
@@ -62,41 +63,18 @@ async fn bound(tx: &mut Tx, environment: &str) -> Result<BTreeMap<String, Bound>
         .collect()
 }
 
-/// The data key of a version, from its kept wrapping.
-pub(super) async fn kept_key(
-    tx: &mut Tx,
-    company: &str,
-    secret: &str,
-    version: i64,
-) -> Result<Option<Key>> {
-    let wrapped: Option<Vec<u8>> = sqlx::query_scalar(
-        "SELECT wrapped FROM secret_versions WHERE secret_id = $1 AND version = $2",
-    )
-    .bind(secret)
-    .bind(version)
-    .fetch_optional(&mut tx.db)
-    .await?;
-    wrapped
-        .map(|wrapped| {
-            seal::unwrap_key(
-                &tx.keys.secrets,
-                &Aad::kept(company, secret, version),
-                &wrapped,
-                &format!("version {version} of secret {secret}"),
-            )
-        })
-        .transpose()
-}
-
 /// Makes the bindings of an environment exactly `wanted`. What stays the same keeps its binding; everything
-/// else is bound anew or unbound, and recorded. Returns whether anything changed.
+/// else is bound anew or unbound, and recorded. `as_before` says that the references are those that are stored: then one
+/// whose secret was deleted by force may stay as it is, without a binding. Returns whether anything changed.
 pub(crate) async fn bind(
     tx: &mut Tx,
     actor: &Actor,
     company: &str,
     environment: &str,
     wanted: Vec<Wanted>,
+    as_before: bool,
 ) -> Result<bool> {
+    let keys = Arc::clone(&tx.keys);
     let mut before = bound(tx, environment).await?;
     let mut changed = false;
     let mut violations = crate::error::Violations::default();
@@ -113,8 +91,9 @@ pub(crate) async fn bind(
         {
             continue;
         }
-        let secret = match load(&mut tx.db, &want.secret_id).await {
-            Ok(secret) if secret.company_id == company => secret,
+        let secret = match row::load(&mut tx.db, &keys, &want.secret_id).await {
+            Ok(secret) if secret.serves(company) => secret,
+            Err(Error::NotFound { .. }) if as_before => continue,
             Ok(_) | Err(Error::NotFound { .. }) => {
                 violations.add(
                     want.at,
@@ -128,15 +107,12 @@ pub(crate) async fn bind(
             Selector::Latest => secret.latest_version,
             Selector::Version(n) => n,
         };
-        let Some(key) = kept_key(tx, company, &secret.id, version).await? else {
-            violations.add(
-                want.at,
-                format!(
-                    "secret {:?} has no version {version}, its newest is {}",
-                    secret.name, secret.latest_version
-                ),
-            );
-            continue;
+        let key = match version::usable(tx, &secret, version).await? {
+            Ok((_, key)) => key,
+            Err(why) => {
+                violations.add(want.at, why);
+                continue;
+            }
         };
         let aad = Aad::place(
             company,
@@ -221,7 +197,8 @@ pub(super) async fn follow_latest(
     memory: Arc<EnvironmentMemory>,
 ) -> Result<usize> {
     let rows = sqlx::query(
-        "SELECT * FROM secret_bindings WHERE secret_id = $1 AND selector = 'latest' ORDER BY environment_id",
+        "SELECT b.*, e.company_id FROM secret_bindings b JOIN environments e ON e.id = b.environment_id
+         WHERE b.secret_id = $1 AND b.selector = 'latest' ORDER BY b.environment_id",
     )
     .bind(&secret.id)
     .fetch_all(&mut tx.db)
@@ -229,6 +206,7 @@ pub(super) async fn follow_latest(
     let mut environments = Vec::new();
     for row in rows {
         let environment: String = row.try_get("environment_id")?;
+        let company: String = row.try_get("company_id")?;
         let pointer: String = row.try_get("pointer")?;
         let sites: String = row.try_get("sites")?;
         let destinations: String = row.try_get("destinations")?;
@@ -243,7 +221,7 @@ pub(super) async fn follow_latest(
         // An edited row must not be blessed by the rotation.
         seal::unwrap_key(
             &tx.keys.secrets,
-            &Aad::place(&secret.company_id, &old),
+            &Aad::place(&company, &old),
             row.try_get("wrapped")?,
             &format!(
                 "the binding of secret {} at {pointer} of environment {environment}",
@@ -252,7 +230,7 @@ pub(super) async fn follow_latest(
         )?;
         let wrapped = seal::seal(
             &tx.keys.secrets,
-            &Aad::place(&secret.company_id, &Place { version, ..old }),
+            &Aad::place(&company, &Place { version, ..old }),
             &key[..],
         )?;
         sqlx::query(
@@ -276,12 +254,13 @@ pub(super) async fn follow_latest(
 }
 
 /// Copies the environment's bindings to a lease, wrapped for it: what it was acquired with, whatever the
-/// environment becomes. Returns pointer and version of each.
+/// environment becomes. On record as accesses of `by`. Returns pointer and version of each.
 pub(crate) async fn pin_for_lease(
     tx: &mut Tx,
     company: &str,
     environment: &str,
     lease: &str,
+    by: &Accessor,
 ) -> Result<BTreeMap<String, (String, i64)>> {
     let mut versions = BTreeMap::new();
     for (pointer, b) in bound(tx, environment).await? {
@@ -317,6 +296,17 @@ pub(crate) async fn pin_for_lease(
         .bind(wrapped)
         .execute(&mut tx.db)
         .await?;
+        let note = Note {
+            at: tx.now(),
+            secret: b.secret_id.clone(),
+            version: b.version,
+            company: company.to_owned(),
+            environment: Some(environment.to_owned()),
+            by: by.clone(),
+            pointer: pointer.clone(),
+            destinations: b.destinations,
+        };
+        access::write(&mut tx.db, &note).await?;
         versions.insert(pointer, (b.secret_id, b.version));
     }
     Ok(versions)

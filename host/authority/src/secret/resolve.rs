@@ -1,20 +1,23 @@
 //! The value, for whoever holds a binding.
 //!
 //! Answers only for a place that was bound, or for a lease what it pinned; a draft probe by an
-//! administrator is the one use without a binding, and is recorded.
+//! administrator is the one use without a binding. Whoever has a value is recorded.
+
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::json;
 use sqlx::Row as _;
 use zeroize::Zeroizing;
 
+use super::access::{self, Accessor, Note};
 use super::reference::Selector;
 use super::seal::{self, Aad, Holder, Place};
-use super::{Secrets, binding, load};
+use super::{Secrets, row, version};
 use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::error::{Error, Result};
-use crate::store::Row;
+use crate::store::{Row, now_ms};
 
 /// Where a secret may be used; no value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -60,40 +63,65 @@ fn pin(row: &Row) -> Result<Pin> {
 
 impl Secrets {
     /// The value that is bound at `pointer` of an environment.
-    pub async fn resolve(&self, environment: &str, pointer: &str) -> Result<Resolved> {
-        let row = sqlx::query(
-            "SELECT b.*, v.sealed, e.company_id FROM secret_bindings b
+    pub async fn resolve(
+        &self,
+        environment: &str,
+        pointer: &str,
+        by: &Accessor,
+    ) -> Result<Resolved> {
+        let row = sqlx::query(concat!(
+            "SELECT b.*, v.sealed, e.company_id, s.company_id AS scope, ",
+            now_ms!(),
+            " AS now FROM secret_bindings b
              JOIN environments e ON e.id = b.environment_id
+             JOIN secrets s ON s.id = b.secret_id
              JOIN secret_versions v ON v.secret_id = b.secret_id AND v.version = b.version
-             WHERE b.environment_id = $1 AND b.pointer = $2",
-        )
+             WHERE b.environment_id = $1 AND b.pointer = $2"
+        ))
         .bind(environment)
         .bind(pointer)
         .fetch_optional(self.store.read())
         .await?
         .ok_or_else(|| Error::not_found("secret binding", pointer))?;
-        self.open(&row, Holder::Environment(environment))
+        self.open(&row, Holder::Environment(environment), environment, by)
     }
 
     /// The value that a lease pinned at `pointer` when it was acquired. None is left once it has ended.
-    pub async fn resolve_pinned(&self, lease: &str, pointer: &str) -> Result<Resolved> {
-        let row = sqlx::query(
-            "SELECT p.*, v.sealed, l.company_id FROM lease_secrets p
+    pub async fn resolve_pinned(
+        &self,
+        lease: &str,
+        pointer: &str,
+        by: &Accessor,
+    ) -> Result<Resolved> {
+        let row = sqlx::query(concat!(
+            "SELECT p.*, v.sealed, l.company_id, l.environment_id, s.company_id AS scope, ",
+            now_ms!(),
+            " AS now FROM lease_secrets p
              JOIN leases l ON l.id = p.lease_id
+             JOIN secrets s ON s.id = p.secret_id
              JOIN secret_versions v ON v.secret_id = p.secret_id AND v.version = p.version
-             WHERE p.lease_id = $1 AND p.pointer = $2",
-        )
+             WHERE p.lease_id = $1 AND p.pointer = $2"
+        ))
         .bind(lease)
         .bind(pointer)
         .fetch_optional(self.store.read())
         .await?
         .ok_or_else(|| Error::not_found("secret of the lease", pointer))?;
-        self.open(&row, Holder::Lease(lease))
+        let environment: String = row.try_get("environment_id")?;
+        self.open(&row, Holder::Lease(lease), &environment, by)
     }
 
-    fn open(&self, row: &Row, holder: Holder<'_>) -> Result<Resolved> {
+    fn open(
+        &self,
+        row: &Row,
+        holder: Holder<'_>,
+        environment: &str,
+        by: &Accessor,
+    ) -> Result<Resolved> {
         let pin = pin(row)?;
         let company: String = row.try_get("company_id")?;
+        let scope: Option<String> = row.try_get("scope")?;
+        let destinations: String = row.try_get("destinations")?;
         let what = format!("the binding of secret {} at {}", pin.secret_id, pin.pointer);
         let place = Place {
             holder,
@@ -101,7 +129,7 @@ impl Secrets {
             secret: &pin.secret_id,
             version: pin.version,
             sites: row.try_get("sites")?,
-            destinations: row.try_get("destinations")?,
+            destinations: &destinations,
         };
         let key = seal::unwrap_key(
             &self.keys.secrets,
@@ -109,12 +137,31 @@ impl Secrets {
             row.try_get("wrapped")?,
             &what,
         )?;
+        let version = format!("version {} of secret {}", pin.version, pin.secret_id);
+        let sealed: Option<&[u8]> = row.try_get("sealed")?;
         let value = seal::open(
             &key,
-            &Aad::value(&company, &pin.secret_id, pin.version),
-            row.try_get("sealed")?,
-            &format!("version {} of secret {}", pin.version, pin.secret_id),
+            &Aad::value(
+                scope.as_deref().unwrap_or_default(),
+                &pin.secret_id,
+                pin.version,
+            ),
+            sealed.ok_or_else(|| Error::corrupt(&version))?,
+            &version,
         )?;
+        self.accesses.note(
+            &self.store,
+            Note {
+                at: row.try_get("now")?,
+                secret: pin.secret_id.clone(),
+                version: pin.version,
+                company,
+                environment: Some(environment.to_owned()),
+                by: by.clone(),
+                pointer: pin.pointer.clone(),
+                destinations,
+            },
+        );
         Ok(Resolved { value, pin })
     }
 
@@ -159,32 +206,35 @@ impl Secrets {
         self.store
             .write(move |tx| {
                 Box::pin(async move {
-                    let secret = load(&mut tx.db, &secret_id).await?;
-                    if secret.company_id != company {
+                    let keys = Arc::clone(&tx.keys);
+                    let secret = row::load(&mut tx.db, &keys, &secret_id).await?;
+                    if !secret.serves(&company) {
                         return Err(Error::not_found("secret", &secret_id));
                     }
                     let version = match selector {
                         Selector::Latest => secret.latest_version,
                         Selector::Version(n) => n,
                     };
-                    let missing = || Error::not_found("secret version", &version.to_string());
-                    let key = binding::kept_key(tx, &company, &secret_id, version)
+                    let (found, key) = version::usable(tx, &secret, version)
                         .await?
-                        .ok_or_else(missing)?;
-                    let sealed: Vec<u8> = sqlx::query_scalar(
-                        "SELECT sealed FROM secret_versions WHERE secret_id = $1 AND version = $2",
-                    )
-                    .bind(&secret_id)
-                    .bind(version)
-                    .fetch_optional(&mut tx.db)
-                    .await?
-                    .ok_or_else(missing)?;
+                        .map_err(|why| Error::invalid(&pointer, why))?;
                     let value = seal::open(
                         &key,
-                        &Aad::value(&company, &secret_id, version),
-                        &sealed,
-                        &format!("version {version} of secret {secret_id}"),
+                        &Aad::value(secret.scope(), &secret_id, version),
+                        found.sealed.as_deref().unwrap_or_default(),
+                        &found.what(),
                     )?;
+                    let note = Note {
+                        at: tx.now(),
+                        secret: secret_id.clone(),
+                        version,
+                        company: company.clone(),
+                        environment: None,
+                        by: Accessor::of(&by, "probe of a draft"),
+                        pointer: pointer.clone(),
+                        destinations: serde_json::to_string(&destinations)?,
+                    };
+                    access::write(&mut tx.db, &note).await?;
                     tx.record(
                         &by,
                         Entry::new(

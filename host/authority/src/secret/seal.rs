@@ -45,6 +45,11 @@ impl Aad {
         Aad::new("kept").text(company).text(secret).int(version)
     }
 
+    /// The subkeys that a host carries over to another master key.
+    pub fn carried(host: &str) -> Aad {
+        Aad::new("carried").text(host)
+    }
+
     /// A version's data key, for use at one place.
     pub fn place(company: &str, place: &Place<'_>) -> Aad {
         Aad::new("place")

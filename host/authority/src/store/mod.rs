@@ -9,7 +9,7 @@
 mod open;
 mod writer;
 
-pub(crate) use open::{Store, classify, connect, create_file, discard, exists};
+pub(crate) use open::{Store, begin, classify, connect, create_file, discard, empty_log, exists};
 pub(crate) use writer::{Tx, WriterParts};
 
 /// The database.

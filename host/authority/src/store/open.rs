@@ -125,6 +125,21 @@ impl Store {
     }
 }
 
+/// A transaction of a connection that is not the writer's: one that writes from its first statement on.
+pub(crate) async fn begin(
+    connection: &mut sqlx::SqliteConnection,
+) -> Result<sqlx::Transaction<'_, super::Db>> {
+    Ok(connection.begin_with("BEGIN IMMEDIATE").await?)
+}
+
+/// Moves the log into the database's file and empties it: nothing that was overwritten stays behind.
+pub(crate) async fn empty_log(connection: &mut sqlx::SqliteConnection) -> Result<()> {
+    sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)")
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
 /// Closes a connection whose opening failed.
 pub(crate) async fn discard(connection: sqlx::SqliteConnection) {
     let _ = connection.close().await;

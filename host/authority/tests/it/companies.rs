@@ -167,7 +167,7 @@ async fn an_agent_manages_nothing_and_another_company_is_not_there() {
     ));
     assert!(matches!(
         p.secrets()
-            .create(&agent_here, &f.company, "x", None, bytes("x"))
+            .create(&agent_here, new_secret(Some(&f.company), "x", "x"))
             .await,
         Err(Error::Forbidden { .. })
     ));

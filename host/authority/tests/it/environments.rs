@@ -251,7 +251,10 @@ async fn an_environment_with_live_leases_is_not_deleted_and_its_records_outlive_
         (id.clone(), "build box".into())
     );
     assert_eq!(p.count("SELECT COUNT(*) FROM secret_bindings").await, 0);
-    p.secrets().delete(&operator(), &f.secret).await.unwrap();
+    p.secrets()
+        .delete(&operator(), &f.secret, false)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]

@@ -15,6 +15,8 @@ mod leases;
 mod opening;
 mod place;
 mod plugins;
+mod rekey;
+mod secret_uses;
 mod secrets;
 mod storage;
 mod work;

@@ -32,6 +32,28 @@ pub fn options_in(root: &std::path::Path, replica: &str) -> Options {
     }
 }
 
+/// Asks again while the lock of a replica is held that was let go: a process that another test forks has it until it
+/// becomes another program.
+pub async fn once_free<T, F>(ask: impl Fn() -> F) -> Result<T, OpenError>
+where
+    F: Future<Output = Result<T, OpenError>>,
+{
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    loop {
+        match ask().await {
+            Err(OpenError::ReplicaRunning(_)) if std::time::Instant::now() < until => {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Opens what a server that ended left.
+pub async fn opened(root: &std::path::Path) -> Result<Authority, OpenError> {
+    once_free(|| Authority::open(options_in(root, "main"))).await
+}
+
 impl Place {
     pub async fn new() -> Place {
         let temp = tempfile::tempdir().unwrap();
@@ -46,9 +68,7 @@ impl Place {
         let Place { temp, authority } = self;
         authority.close().await;
         drop(authority);
-        let authority = Authority::open(options_in(temp.path(), "main"))
-            .await
-            .unwrap();
+        let authority = opened(temp.path()).await.unwrap();
         Place { temp, authority }
     }
 
@@ -107,7 +127,7 @@ impl Place {
 
     pub async fn secret(&self, company: &str, name: &str, value: &str) -> String {
         self.secrets()
-            .create(&operator(), company, name, None, bytes(value))
+            .create(&operator(), new_secret(Some(company), name, value))
             .await
             .unwrap()
             .id
@@ -179,6 +199,21 @@ pub fn agent(company: &str) -> Actor {
             company: Some(company.into()),
         },
         display: "agent".into(),
+    }
+}
+
+/// Whoever resolves in a test.
+pub fn by() -> Accessor {
+    Accessor::of(&operator(), "test")
+}
+
+pub fn new_secret(company: Option<&str>, name: &str, value: &str) -> NewSecret {
+    NewSecret {
+        company: company.map(str::to_owned),
+        name: name.into(),
+        purpose: SecretPurpose::Other,
+        description: None,
+        value: bytes(value),
     }
 }
 

@@ -7,7 +7,11 @@ use serde_json::json;
 use crate::place::*;
 
 async fn value(p: &Place, environment: &str, pointer: &str) -> String {
-    let resolved = p.secrets().resolve(environment, pointer).await.unwrap();
+    let resolved = p
+        .secrets()
+        .resolve(environment, pointer, &by())
+        .await
+        .unwrap();
     String::from_utf8(resolved.value.to_vec()).unwrap()
 }
 
@@ -16,7 +20,11 @@ async fn a_value_is_had_only_where_it_is_bound() {
     let p = Place::new().await;
     let f = p.furnished().await;
     let id = &f.environment.id;
-    let resolved = p.secrets().resolve(id, "/target/privateKey").await.unwrap();
+    let resolved = p
+        .secrets()
+        .resolve(id, "/target/privateKey", &by())
+        .await
+        .unwrap();
     assert_eq!(&**resolved.value, b"value one");
     assert_eq!(resolved.pin.destinations, ["ssh://ci@10.0.0.5:22"]);
     assert_eq!(resolved.pin.sites, ["ssh-key"]);
@@ -24,7 +32,7 @@ async fn a_value_is_had_only_where_it_is_bound() {
     assert_eq!(value(&p, id, &env_pointer("TOKEN")).await, "value one");
     for nowhere in ["/target/passphrase", "env:CI", ""] {
         assert!(matches!(
-            p.secrets().resolve(id, nowhere).await,
+            p.secrets().resolve(id, nowhere, &by()).await,
             Err(Error::NotFound { .. })
         ));
     }
@@ -106,7 +114,7 @@ async fn rotation_moves_what_follows_latest_and_leaves_pins_and_fixed_versions()
     assert_eq!(now.revision, f.environment.revision, "it was not saved");
     let pinned = p
         .secrets()
-        .resolve_pinned(&lease.id, "/target/privateKey")
+        .resolve_pinned(&lease.id, "/target/privateKey", &by())
         .await
         .unwrap();
     assert_eq!(&**pinned.value, b"value one");
@@ -143,7 +151,7 @@ async fn a_lease_keeps_its_secrets_after_the_environment_changed_and_loses_them_
         .unwrap();
     assert!(
         p.secrets()
-            .resolve(&f.environment.id, "/target/privateKey")
+            .resolve(&f.environment.id, "/target/privateKey", &by())
             .await
             .is_err()
     );
@@ -153,12 +161,12 @@ async fn a_lease_keeps_its_secrets_after_the_environment_changed_and_loses_them_
     );
     let pinned = p
         .secrets()
-        .resolve_pinned(&lease.id, "/target/privateKey")
+        .resolve_pinned(&lease.id, "/target/privateKey", &by())
         .await
         .unwrap();
     assert_eq!(pinned.pin.destinations, ["ssh://ci@10.0.0.5:22"]);
     assert_eq!(
-        code_of(p.secrets().delete(&operator(), &f.secret).await),
+        code_of(p.secrets().delete(&operator(), &f.secret, false).await),
         "secret_in_use"
     );
     let t = p
@@ -177,11 +185,14 @@ async fn a_lease_keeps_its_secrets_after_the_environment_changed_and_loses_them_
         .unwrap();
     assert!(
         p.secrets()
-            .resolve_pinned(&lease.id, "/target/privateKey")
+            .resolve_pinned(&lease.id, "/target/privateKey", &by())
             .await
             .is_err()
     );
-    p.secrets().delete(&operator(), &f.secret).await.unwrap();
+    p.secrets()
+        .delete(&operator(), &f.secret, false)
+        .await
+        .unwrap();
     assert_eq!(p.count("SELECT COUNT(*) FROM secret_versions").await, 0);
 }
 
@@ -217,7 +228,7 @@ async fn another_destination_is_another_binding_and_is_recorded() {
     assert_eq!(moved.target_revision, 2);
     let pin = p
         .secrets()
-        .resolve(&e.id, "/target/privateKey")
+        .resolve(&e.id, "/target/privateKey", &by())
         .await
         .unwrap()
         .pin;
@@ -255,7 +266,7 @@ async fn an_edited_binding_opens_nothing_and_no_rotation_blesses_it() {
         assert_eq!(p.edit(sql).await, 1);
         assert!(is_corrupt(
             p.secrets()
-                .resolve(&f.environment.id, "/target/privateKey")
+                .resolve(&f.environment.id, "/target/privateKey", &by())
                 .await
         ));
         assert!(is_corrupt(p.leases().begin(&operator(), f.intent()).await));
@@ -280,7 +291,7 @@ async fn a_version_under_another_secret_opens_nothing() {
     .await;
     assert!(is_corrupt(
         p.secrets()
-            .resolve(&f.environment.id, "/target/privateKey")
+            .resolve(&f.environment.id, "/target/privateKey", &by())
             .await
     ));
 }
@@ -324,7 +335,13 @@ async fn values_have_bounds_and_names_are_unique_in_a_company() {
         let (p, company) = (&p, company.clone());
         async move {
             p.secrets()
-                .create(&operator(), &company, name, None, value)
+                .create(
+                    &operator(),
+                    NewSecret {
+                        value,
+                        ..new_secret(Some(&company), name, "")
+                    },
+                )
                 .await
         }
     };
@@ -339,7 +356,10 @@ async fn values_have_bounds_and_names_are_unique_in_a_company() {
     );
     let other = p.company("other").await;
     p.secret(&other, "key", "x").await;
-    assert_eq!(p.secrets().list(&company).await.unwrap().len(), 1);
+    assert_eq!(
+        p.secrets().list(Some(&company), None).await.unwrap().len(),
+        1
+    );
 }
 
 /// The bytes of a value are looked for in every file of the database, raw and as text encodings have them.
@@ -378,7 +398,7 @@ async fn the_bytes_of_a_secret_are_in_no_file_of_the_database() {
     };
     p.leases().begin(&operator(), f.intent()).await.unwrap();
     p.secrets()
-        .resolve(&f.environment.id, "/target/privateKey")
+        .resolve(&f.environment.id, "/target/privateKey", &by())
         .await
         .unwrap();
     let hex: String = canary.bytes().map(|b| format!("{b:02x}")).collect();

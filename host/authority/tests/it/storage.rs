@@ -153,10 +153,13 @@ async fn a_full_disk_is_said_and_leaves_nothing_half_done() {
     fill();
     let mut made = 0;
     let full = loop {
-        let value = bytes(&"x".repeat(20_000));
+        let value = "x".repeat(20_000);
         match authority
             .secrets()
-            .create(&operator(), &company, &format!("s{made}"), None, value)
+            .create(
+                &operator(),
+                new_secret(Some(&company), &format!("s{made}"), &value),
+            )
             .await
         {
             Ok(_) => {
@@ -172,9 +175,12 @@ async fn a_full_disk_is_said_and_leaves_nothing_half_done() {
         .map(|i| {
             let (secrets, company) = (authority.secrets(), company.clone());
             tokio::spawn(async move {
-                let value = bytes(&"x".repeat(60_000));
+                let value = "x".repeat(60_000);
                 secrets
-                    .create(&operator(), &company, &format!("many{i}"), None, value)
+                    .create(
+                        &operator(),
+                        new_secret(Some(&company), &format!("many{i}"), &value),
+                    )
                     .await
             })
         })
@@ -188,7 +194,12 @@ async fn a_full_disk_is_said_and_leaves_nothing_half_done() {
         }
     }
     std::fs::remove_file(&ballast).unwrap();
-    let secrets = authority.secrets().list(&company).await.unwrap().len();
+    let secrets = authority
+        .secrets()
+        .list(Some(&company), None)
+        .await
+        .unwrap()
+        .len();
     assert_eq!(secrets, made + some);
     let verified = authority.activity().verify(None).await.unwrap();
     assert_eq!(verified.rows as usize, secrets + 1);

@@ -291,7 +291,7 @@ async fn pools_are_not_shared_and_close_on_rotation() {
     }
     assert_eq!(lab.ssh.connections(), 3);
     lab.ssh.close_scope(&PoolScope {
-        company: "a".into(),
+        company: Some("a".into()),
         plugin_revision: None,
         secret_version: Some("1".into()),
     });

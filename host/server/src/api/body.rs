@@ -35,6 +35,10 @@ pub struct Query<T>(pub T);
 #[derive(Debug)]
 pub struct Id(pub String);
 
+/// The path's id, and the number behind it.
+#[derive(Clone, Debug)]
+pub struct IdAndNumber(pub String, pub i64);
+
 /// A body of `application/wasm`, whole.
 #[derive(Debug)]
 pub struct Component(pub Bytes);
@@ -98,6 +102,24 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
                     )
                 })?;
         Ok(Id(path.0))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for IdAndNumber {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let path = <axum::extract::Path<(String, i64)> as FromRequestParts<S>>::from_request_parts(
+            parts, state,
+        )
+        .await
+        .map_err(|e: PathRejection| {
+            ApiError::new(
+                ErrorCode::BadRequest,
+                format!("the path: {}", e.body_text()),
+            )
+        })?;
+        Ok(IdAndNumber(path.0.0, path.0.1))
     }
 }
 

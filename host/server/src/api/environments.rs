@@ -100,11 +100,13 @@ pub struct EnvironmentDraftBody {
     driver: String,
     /// The provider's key; without one, the driver's own name.
     provider: Option<String>,
-    /// By the provider's schema. A secret is `{"type": "secret_ref", "secretId": "sec_…", "version": "latest"}`.
+    /// By the provider's schema. A secret is `{"type": "secret_ref", "secretId": "sec_…", "version": "latest"}` (or a
+    /// number), or `{"type": "secret_value", "value": "…", "name": "…", "purpose": "key"}`, which is kept as a secret of
+    /// the company together with the environment, or not at all. Its name and purpose may be left out.
     #[serde(default)]
     #[schema(value_type = Object)]
     config: Map<String, Value>,
-    /// Variables of every command; each a string or a reference to a secret.
+    /// Variables of every command; each a string, or a secret as in `config`.
     #[serde(default)]
     #[schema(value_type = Object)]
     env_vars: Map<String, Value>,

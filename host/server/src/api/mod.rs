@@ -3,6 +3,7 @@
 //! Handlers read a request, ask `access` whether the caller may, and the authority or the service to do it.
 //! They decide nothing about leases and hold no state.
 
+pub mod accesses;
 pub mod activity;
 pub mod body;
 pub mod capabilities;

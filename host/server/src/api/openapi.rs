@@ -63,6 +63,7 @@ pub fn routes() -> OpenApiRouter<App> {
     .merge(super::tokens::router())
     .merge(super::plugins::router())
     .merge(super::secrets::router())
+    .merge(super::accesses::router())
     .merge(super::environments::router())
     .merge(super::capabilities::router())
     .merge(super::names::router())

@@ -1,13 +1,9 @@
-//! `company`, `token`, `secret` and `activity`.
-
-use std::io::{IsTerminal, Read};
-use std::path::PathBuf;
+//! `company`, `token` and `activity`.
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use hyper::Method;
 use serde_json::{Value, json};
-use zeroize::Zeroizing;
 
 use super::client::{Client, encode};
 use super::exit::{CliError, DONE};
@@ -21,13 +17,6 @@ const TOKEN: &[Column] = &[
     ("COMPANY", "companyId"),
     ("CREATED", "createdAt"),
     ("REVOKED", "revokedAt"),
-];
-const SECRET: &[Column] = &[
-    ("ID", "id"),
-    ("NAME", "name"),
-    ("VERSION", "version"),
-    ("UPDATED", "updatedAt"),
-    ("DESCRIPTION", "description"),
 ];
 const ACTIVITY: &[Column] = &[
     ("POSITION", "position"),
@@ -198,154 +187,6 @@ impl TokenCommand {
         }
         Ok(DONE)
     }
-}
-
-/// `secret …`
-#[derive(Debug, Subcommand)]
-pub enum SecretCommand {
-    /// Put a secret in, or give one that is there a new value; the value comes from a file or standard input
-    Set {
-        /// Its name
-        name: String,
-        /// File that holds the value; without, standard input
-        #[arg(long, value_name = "FILE")]
-        file: Option<PathBuf>,
-        /// Leave off one line break at the value's end
-        #[arg(long)]
-        trim: bool,
-        /// For people
-        #[arg(long)]
-        description: Option<String>,
-        #[command(flatten)]
-        company: InCompany,
-    },
-    /// List secrets, without their values
-    List {
-        #[command(flatten)]
-        company: InCompany,
-    },
-    /// Delete a secret that nothing uses
-    Delete {
-        /// The secret, by id or name
-        secret: String,
-        #[command(flatten)]
-        company: InCompany,
-    },
-}
-
-impl SecretCommand {
-    /// Does it.
-    pub async fn run(self, client: &Client, out: &Output) -> Result<u8, CliError> {
-        match self {
-            SecretCommand::Set {
-                name,
-                file,
-                trim,
-                description,
-                company,
-            } => {
-                let value = value_of(file, trim)?;
-                let company = company.id(client).await?;
-                let path = format!("/api/companies/{}/secrets", encode(&company));
-                let there = client.get(&path).await?;
-                let same = there
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .find(|s| s["name"] == name.as_str());
-                let now = match same {
-                    Some(secret) => {
-                        let id = encode(secret["id"].as_str().unwrap_or(""));
-                        let body = json!({"value": *value});
-                        client
-                            .post(&format!("/api/secrets/{id}/versions"), Some(body))
-                            .await?
-                    }
-                    None => {
-                        let body =
-                            json!({"name": name, "description": description, "value": *value});
-                        client.post(&path, Some(body)).await?
-                    }
-                };
-                out.one(&now, SECRET)?;
-            }
-            SecretCommand::List { company } => {
-                let company = company.id(client).await?;
-                let path = format!("/api/companies/{}/secrets", encode(&company));
-                out.list(&client.get(&path).await?, SECRET)?;
-            }
-            SecretCommand::Delete { secret, company } => {
-                let id = secret_id(client, &company, &secret).await?;
-                let path = format!("/api/secrets/{}", encode(&id));
-                let gone = client.json(Method::DELETE, &path, None).await?;
-                out.told(&gone, "deleted")?;
-            }
-        }
-        Ok(DONE)
-    }
-}
-
-/// The id of a secret that is named by id or name.
-pub async fn secret_id(
-    client: &Client,
-    company: &InCompany,
-    named: &str,
-) -> Result<String, CliError> {
-    if named.starts_with("sec_") {
-        return Ok(named.to_owned());
-    }
-    let company = company.id(client).await?;
-    let all = client
-        .get(&format!("/api/companies/{}/secrets", encode(&company)))
-        .await?;
-    all.as_array()
-        .into_iter()
-        .flatten()
-        .find(|s| s["name"] == named)
-        .and_then(|s| s["id"].as_str())
-        .map(str::to_owned)
-        .ok_or_else(|| not_found(&format!("secret `{named}`")))
-}
-
-fn value_of(file: Option<PathBuf>, trim: bool) -> Result<Zeroizing<String>, CliError> {
-    let mut value = Zeroizing::new(String::new());
-    match &file {
-        Some(path) => {
-            *value = std::fs::read_to_string(path)
-                .map_err(|e| unreadable(&format!("--file: {}", path.display()), &e))?;
-        }
-        None => {
-            if std::io::stdin().is_terminal() {
-                return Err(CliError::Usage(
-                    "the value comes from a file or a pipe, so that no terminal shows it; give --file or \
-                     redirect standard input"
-                        .into(),
-                ));
-            }
-            std::io::stdin()
-                .read_to_string(&mut value)
-                .map_err(|e| unreadable("standard input", &e))?;
-        }
-    }
-    if trim && value.ends_with('\n') {
-        value.pop();
-        if value.ends_with('\r') {
-            value.pop();
-        }
-    }
-    if value.is_empty() {
-        return Err(CliError::Usage("the value is empty".into()));
-    }
-    Ok(value)
-}
-
-fn unreadable(from: &str, error: &std::io::Error) -> CliError {
-    CliError::Usage(match error.kind() {
-        std::io::ErrorKind::InvalidData => {
-            format!("{from}: a secret is text in UTF-8; encode other bytes, as with `base64`")
-        }
-        _ => format!("{from}: {error}"),
-    })
 }
 
 /// `activity …`

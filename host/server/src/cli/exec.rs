@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::client::{Client, Socket, encode, refusal_of};
-use super::environment::pair;
+use super::draft::pair;
 use super::exit::{BROKEN_PIPE, CliError, EXEC_FAILED};
 use super::lease::seconds;
 use super::progress::during;

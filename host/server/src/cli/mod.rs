@@ -7,6 +7,7 @@ mod access;
 mod admin;
 mod client;
 mod copy;
+mod draft;
 mod environment;
 mod exec;
 mod exit;
@@ -15,6 +16,8 @@ mod output;
 mod pack;
 mod plugin;
 mod progress;
+mod rekey;
+mod secret;
 mod standard;
 mod terminal;
 mod unpack;
@@ -70,7 +73,7 @@ enum Command {
     Token(admin::TokenCommand),
     /// Secrets, which environments refer to
     #[command(subcommand)]
-    Secret(admin::SecretCommand),
+    Secret(secret::SecretCommand),
     /// Environments: what can be leased
     #[command(subcommand)]
     Env(environment::EnvCommand),
@@ -182,6 +185,7 @@ async fn client_command(global: Global, command: Command) -> Result<u8, CliError
     );
     let out = Output::new(global.json);
     match command {
+        Command::Secret(secret::SecretCommand::Rekey(args)) => args.run(&out).await,
         Command::Plugin(command) => command.run(&client, &out).await,
         Command::Company(command) => command.run(&client, &out).await,
         Command::Token(command) => command.run(&client, &out).await,

@@ -250,7 +250,7 @@ fn ssh_uses(
             if key != SSH_CERTIFICATE {
                 violations.push(FieldViolation {
                     pointer,
-                    message: "is a plain value: store it as a secret of the company and put {\"type\":\"secret_ref\",\"secretId\":\"sec_…\",\"version\":\"latest\"} here".to_owned(),
+                    message: "is a plain value: store it as a secret of the company and put {\"type\":\"secret_ref\",\"secretId\":\"sec_…\",\"version\":\"latest\"} here, or have it kept with the environment by {\"type\":\"secret_value\",\"value\":\"…\"}".to_owned(),
                 });
             }
             continue;

@@ -8,7 +8,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use leasehold_authority::{Actor, Authority, Lease, Resolved, Selector, env_pointer};
+use leasehold_authority::{
+    Accessor, Actor, Authority, Environment, Lease, PastedSecret, Resolved, Selector, env_pointer,
+};
 use leasehold_contract::FieldViolation;
 use leasehold_egress::{Payloads, SshTarget};
 use leasehold_runtime::{Plugin, Redactor};
@@ -18,14 +20,23 @@ use zeroize::Zeroizing;
 use super::configuration::{self, Field, Format};
 use super::error::ServiceError;
 
-/// Whose right to use a secret is used.
+/// Whose right to use a secret is used, and on whose behalf: that is recorded.
 pub(crate) enum Holder<'a> {
-    /// An administrator's word, for a draft that is not saved; recorded.
-    Draft { actor: &'a Actor, company: &'a str },
+    /// An administrator's word, for a draft that is not saved; what was pasted into it is nobody's secret yet.
+    Draft {
+        actor: &'a Actor,
+        company: &'a str,
+        pasted: &'a [PastedSecret],
+    },
     /// An environment's bindings.
-    Environment { id: &'a str },
+    Environment { id: &'a str, by: Accessor },
     /// What a lease pinned when it was acquired.
-    Lease { id: &'a str },
+    Lease { id: &'a str, by: Accessor },
+}
+
+/// How a version of a secret is named in what a connection was made with.
+pub(crate) fn version_of(secret: &str, version: i64) -> String {
+    format!("{secret}@{version}")
 }
 
 /// A variable of every command of an environment.
@@ -99,10 +110,7 @@ impl Context {
                 &used.destinations,
             )
             .await?;
-            versions.push(format!(
-                "{}={}@{}",
-                secret.pin.pointer, secret.pin.secret_id, secret.pin.version
-            ));
+            versions.push(version_of(&secret.pin.secret_id, secret.pin.version));
             let text = text_of(&secret, &used.pointer)?;
             if let Some(place) = resolved.pointer_mut(&used.pointer) {
                 *place = Value::String(text.to_string());
@@ -152,6 +160,7 @@ impl Context {
             variables.push((name.clone(), variable));
         }
         versions.sort();
+        versions.dedup();
         let view = component_view(schema, &config, &targets)?;
         let has_secret = configuration::fields(schema, &config)
             .iter()
@@ -169,16 +178,22 @@ impl Context {
         })
     }
 
-    /// As [`Context::resolve`], for what a lease pinned.
+    /// As [`Context::resolve`], for what a lease pinned; `purpose` says for what of its life.
     pub(crate) async fn of_lease(
         authority: &Authority,
         plugin: Plugin,
         lease: &Lease,
+        purpose: &'static str,
     ) -> Result<Context, ServiceError> {
+        let by = Accessor {
+            lease: Some(lease.id.clone()),
+            run: lease.caller.run.clone(),
+            ..Accessor::of(&Actor::system("lease"), purpose)
+        };
         Context::resolve(
             authority,
             plugin,
-            Holder::Lease { id: &lease.id },
+            Holder::Lease { id: &lease.id, by },
             Source {
                 company: &lease.company_id,
                 environment: Some(&lease.environment_id),
@@ -307,22 +322,41 @@ async fn open(
 ) -> Result<Resolved, ServiceError> {
     let secrets = authority.secrets();
     let resolved = match holder {
-        Holder::Environment { id } => match secrets.resolve(id, pointer).await {
+        Holder::Environment { id, by } => match secrets.resolve(id, pointer, by).await {
             Err(leasehold_authority::Error::NotFound { .. }) => {
-                // Without its binding the environment was deleted, or saved anew, since it was read.
+                // Without its binding the environment was deleted or saved anew since it was read, or its secret is gone.
                 let now = authority.environments().get(id).await?;
-                return Err(ServiceError::refused(
-                    "environment_changed",
-                    format!(
-                        "the environment {:?} was changed meanwhile; try again",
-                        now.name
-                    ),
+                return Err(if place_in(&now, pointer) == Some(reference) {
+                    missing(
+                        pointer,
+                        "put another reference there and save the environment",
+                    )
+                } else {
+                    ServiceError::refused(
+                        "environment_changed",
+                        format!(
+                            "the environment {:?} was changed meanwhile; try again",
+                            now.name
+                        ),
+                    )
+                });
+            }
+            resolved => resolved?,
+        },
+        Holder::Lease { id, by } => match secrets.resolve_pinned(id, pointer, by).await {
+            Err(leasehold_authority::Error::NotFound { .. }) => {
+                return Err(missing(
+                    pointer,
+                    "the lease cannot be used any more; where it cannot be released either, clean its target up by hand and abandon it",
                 ));
             }
             resolved => resolved?,
         },
-        Holder::Lease { id } => secrets.resolve_pinned(id, pointer).await?,
-        Holder::Draft { actor, company } => {
+        Holder::Draft {
+            actor,
+            company,
+            pasted,
+        } => {
             let wrong = |message: &str| ServiceError::Invalid {
                 violations: vec![FieldViolation {
                     pointer: in_request(pointer),
@@ -339,9 +373,24 @@ async fn open(
                 Some(version) => serde_json::from_value(version.clone())
                     .map_err(|_| wrong("a version is \"latest\" or a number from 1"))?,
             };
+            if let Some(value) = pasted.iter().find(|p| p.id() == id) {
+                return Ok(value.resolved(pointer, destinations));
+            }
             secrets
                 .resolve_draft(actor, company, id, selector, pointer, destinations)
-                .await?
+                .await
+                .map_err(|error| match error {
+                    leasehold_authority::Error::Invalid { violations } => ServiceError::Invalid {
+                        violations: violations
+                            .into_iter()
+                            .map(|v| FieldViolation {
+                                pointer: in_request(&v.pointer),
+                                message: v.message,
+                            })
+                            .collect(),
+                    },
+                    other => other.into(),
+                })?
         }
     };
     // A binding is the right to use a secret toward one destination; where the two differ, something was moved.
@@ -352,6 +401,27 @@ async fn open(
         .into());
     }
     Ok(resolved)
+}
+
+/// What stands at a pointer of an environment now.
+fn place_in<'a>(environment: &'a Environment, pointer: &str) -> Option<&'a Value> {
+    if let Some(name) = pointer.strip_prefix("env:") {
+        return environment.env_vars.get(name);
+    }
+    let (first, rest) = match pointer.strip_prefix('/')?.split_once('/') {
+        Some((first, rest)) => (first, format!("/{rest}")),
+        None => (pointer.strip_prefix('/')?, String::new()),
+    };
+    let first = first.replace("~1", "/").replace("~0", "~");
+    environment.config.get(&first)?.pointer(&rest)
+}
+
+/// A reference whose secret is gone, in words.
+fn missing(pointer: &str, mend: &str) -> ServiceError {
+    ServiceError::refused(
+        "secret_missing",
+        format!("the secret at {pointer} was deleted while it was in use; {mend}"),
+    )
 }
 
 fn text_of(secret: &Resolved, pointer: &str) -> Result<Zeroizing<String>, ServiceError> {

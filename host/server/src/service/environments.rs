@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_authority::{Actor, Environment, EnvironmentDraft, EnvironmentPatch, SecretUse};
+use leasehold_authority::{
+    Actor, Environment, EnvironmentDraft, EnvironmentPatch, EnvironmentSecrets, SecretUse,
+    take_pasted,
+};
 use leasehold_contract::{FieldViolation, Purpose};
 use leasehold_egress::SshTarget;
 use leasehold_runtime::{CallSetup, Plugin};
@@ -22,7 +25,7 @@ use super::error::ServiceError;
 const CHECK_CONFIG: Duration = Duration::from_secs(10);
 
 impl Service {
-    /// Saves a new environment.
+    /// Saves a new environment, with the secrets that were pasted into it.
     ///
     /// # Errors
     /// Every violation at once; nothing is saved then.
@@ -30,14 +33,15 @@ impl Service {
         &self,
         actor: &Actor,
         company: &str,
-        draft: EnvironmentDraft,
+        mut draft: EnvironmentDraft,
     ) -> Result<Environment, ServiceError> {
         self.accepting()?;
+        let pasted = take_pasted(Some(&mut draft.config), Some(&mut draft.env_vars))?;
         let (draft, uses) = self.checked(company, draft).await?;
         Ok(self
             .authority()
             .environments()
-            .create(actor, company, draft, uses)
+            .create(actor, company, draft, EnvironmentSecrets { uses, pasted })
             .await?)
     }
 
@@ -49,9 +53,10 @@ impl Service {
         &self,
         actor: &Actor,
         id: &str,
-        patch: EnvironmentPatch,
+        mut patch: EnvironmentPatch,
     ) -> Result<Environment, ServiceError> {
         self.accepting()?;
+        let pasted = take_pasted(patch.config.as_mut(), patch.env_vars.as_mut())?;
         let before = self.authority().environments().get(id).await?;
         let draft = before.patched(patch);
         let unchanged = draft.config == before.config
@@ -81,7 +86,13 @@ impl Service {
         Ok(self
             .authority()
             .environments()
-            .update(actor, id, before.revision, draft, uses)
+            .update(
+                actor,
+                id,
+                before.revision,
+                draft,
+                EnvironmentSecrets { uses, pasted },
+            )
             .await?)
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_authority::{
-    AcquireIntent, Activation, Actor, CallerRefs, Event, Handling, Lease, Proof, Status,
+    Accessor, AcquireIntent, Activation, Actor, CallerRefs, Event, Handling, Lease, Proof, Status,
 };
 use leasehold_contract::{Acquired, Observation, Purpose};
 use leasehold_egress::{LeaseMark, Ownership, Reach};
@@ -71,6 +71,10 @@ impl Service {
             plugin,
             Holder::Environment {
                 id: &environment.id,
+                by: Accessor {
+                    run: request.run_id.clone(),
+                    ..Accessor::of(actor, "acquire")
+                },
             },
             Source {
                 company: &environment.company_id,
@@ -447,7 +451,7 @@ impl Service {
             return Ok(context);
         }
         let plugin = self.catalog().pinned(&lease.plugin_digest).await?;
-        let context = Arc::new(Context::of_lease(self.authority(), plugin, lease).await?);
+        let context = Arc::new(Context::of_lease(self.authority(), plugin, lease, "use").await?);
         if lease.status == Status::Active {
             self.contexts().put(&lease.id, context.clone());
         }

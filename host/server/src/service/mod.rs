@@ -22,6 +22,7 @@ mod places;
 mod plugins;
 mod probe;
 mod progress;
+mod secrets;
 mod teardown;
 mod turns;
 mod workers;
@@ -34,7 +35,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use leasehold_authority::{Actor, Authority, Plugin as InstalledPlugin, Status};
-use leasehold_egress::{PoolScope, Ssh, SshSettings};
+use leasehold_egress::{Ssh, SshSettings};
 use leasehold_runtime::{CallSetup, Runtime, Stats};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -237,16 +238,6 @@ impl Service {
     pub async fn remove_plugin(&self, actor: &Actor, key: &str) -> Result<(), ServiceError> {
         self.accepting()?;
         self.inner.catalog.remove(actor, key).await
-    }
-
-    /// Takes a company's connections out of the pools: a secret of it was rotated or deleted. Streams of leases go on
-    /// with what the lease pinned.
-    pub fn close_connections(&self, company: &str) {
-        self.inner.ssh.close_scope(&PoolScope {
-            company: company.to_owned(),
-            plugin_revision: None,
-            secret_version: None,
-        });
     }
 
     /// What can be leased now.

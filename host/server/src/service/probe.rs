@@ -6,7 +6,8 @@
 use std::time::{Duration, Instant};
 
 use leasehold_authority::{
-    Actor, Entry, Environment, EnvironmentDraft, EnvironmentDriver, Lease, Status,
+    Accessor, Actor, Entry, Environment, EnvironmentDraft, EnvironmentDriver, Lease, Status,
+    take_pasted,
 };
 use leasehold_contract::{Code, FieldViolation, Finding, Purpose, Severity};
 use leasehold_egress::Reach;
@@ -51,6 +52,7 @@ impl Service {
                 plugin,
                 Holder::Environment {
                     id: &environment.id,
+                    by: Accessor::of(actor, "probe"),
                 },
                 Source {
                     company: &environment.company_id,
@@ -86,19 +88,24 @@ impl Service {
         &self,
         actor: &Actor,
         company: &str,
-        draft: EnvironmentDraft,
+        mut draft: EnvironmentDraft,
         progress_id: Option<&str>,
     ) -> Result<ProbeReport, ServiceError> {
         self.accepting()?;
         actor.require_manage()?;
         let begun = Instant::now();
+        let pasted = take_pasted(Some(&mut draft.config), Some(&mut draft.env_vars))?;
         let watched = self.watch(actor, progress_id);
         let (draft, _) = self.checked(company, draft).await?;
         let plugin = self.catalog().current(&draft.provider).await?;
         let context = Context::resolve(
             self.authority(),
             plugin,
-            Holder::Draft { actor, company },
+            Holder::Draft {
+                actor,
+                company,
+                pasted: &pasted,
+            },
             Source {
                 company,
                 environment: None,

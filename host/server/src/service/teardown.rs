@@ -81,7 +81,7 @@ impl Service {
     /// Undoes what a lease made, and says what that proves.
     async fn undo(&self, lease: &Lease) -> Result<Event, ServiceError> {
         let plugin = self.catalog().pinned(&lease.plugin_digest).await?;
-        let context = Context::of_lease(self.authority(), plugin, lease).await?;
+        let context = Context::of_lease(self.authority(), plugin, lease, "release").await?;
         let for_lease = self.for_lease(lease);
         let places = Place::of(self.authority(), &lease.id).await?;
         self.end_commands(lease, &context, &for_lease).await;
@@ -349,7 +349,7 @@ impl Service {
 
     async fn look_for(&self, lease: &Lease) -> Result<(Arc<Context>, Vec<Listed>), ServiceError> {
         let plugin = self.catalog().pinned(&lease.plugin_digest).await?;
-        let context = Context::of_lease(self.authority(), plugin, lease).await?;
+        let context = Context::of_lease(self.authority(), plugin, lease, "reconcile").await?;
         let found = if lease.unsafe_sent {
             let for_lease = self.for_lease(lease);
             self.listed(lease, &context, &for_lease).await?

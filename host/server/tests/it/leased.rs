@@ -14,10 +14,10 @@ pub struct Leased {
     pub company: String,
     pub environment: String,
     pub lease: String,
-    _sshd: Sshd,
+    pub sshd: Sshd,
 }
 
-fn component(name: &str) -> Option<PathBuf> {
+pub fn component(name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("LEASEHOLD_COMPONENTS").map_or_else(
         || {
             let test = std::env::current_exe().unwrap();
@@ -99,7 +99,7 @@ impl Leased {
             server,
             company,
             environment,
-            _sshd: sshd,
+            sshd,
         })
     }
 

@@ -95,21 +95,14 @@ impl Server {
     pub fn start_with(args: &[&str]) -> Server {
         let home = Home::new();
         let mut child = home.spawn(args);
-        let port = wait_for("readiness", || {
-            if let Some(status) = child.try_wait().unwrap() {
-                panic!("the server ended with {status}: {}", home.log());
-            }
-            let answer = ask(
-                UnixStream::connect(home.socket()).ok()?,
-                "GET",
-                "/readyz",
-                &[("host", "localhost")],
-                "",
-            )?;
-            let listen = answer.json()["listen"].as_str()?.to_owned();
-            (answer.status == 200).then(|| listen.rsplit_once(':').unwrap().1.parse().unwrap())
-        });
+        let port = ready(&home, &mut child);
         Server { home, child, port }
+    }
+
+    /// Starts it again, after it ended.
+    pub fn again(&mut self) {
+        self.child = self.home.spawn(&[]);
+        self.port = ready(&self.home, &mut self.child);
     }
 
     pub fn pid(&self) -> i32 {
@@ -168,6 +161,24 @@ impl Server {
         assert_eq!(made.status, 201, "{}", made.body);
         made.json()["id"].as_str().unwrap().to_owned()
     }
+}
+
+/// The port that it listens on, once it is ready.
+fn ready(home: &Home, child: &mut Child) -> u16 {
+    wait_for("readiness", || {
+        if let Some(status) = child.try_wait().unwrap() {
+            panic!("the server ended with {status}: {}", home.log());
+        }
+        let answer = ask(
+            UnixStream::connect(home.socket()).ok()?,
+            "GET",
+            "/readyz",
+            &[("host", "localhost")],
+            "",
+        )?;
+        let listen = answer.json()["listen"].as_str()?.to_owned();
+        (answer.status == 200).then(|| listen.rsplit_once(':').unwrap().1.parse().unwrap())
+    })
 }
 
 impl Drop for Server {

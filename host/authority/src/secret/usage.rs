@@ -1,0 +1,250 @@
+//! What uses a secret, and deleting it.
+//!
+//! An environment uses what is bound in it; a lease what it pinned, until it has ended. Nothing but
+//! [`Secrets::delete`] deletes a secret, and that only when nothing uses it or when it is forced: then the bindings and
+//! pins go with it, and whoever needs the value is told that it is missing.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use sqlx::SqliteConnection;
+
+use super::{Secrets, Selector, row};
+use crate::activity::Entry;
+use crate::actor::Actor;
+use crate::environment;
+use crate::error::{Error, Result, code};
+use crate::store::Db;
+
+/// Ids in the details of an answer at most.
+const NAMED: usize = 20;
+
+/// A place of an environment where a secret is bound.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EnvironmentUse {
+    /// Which environment.
+    pub environment_id: String,
+    /// Its name.
+    pub name: String,
+    /// Whose it is.
+    pub company_id: String,
+    /// A pointer into its configuration, or `env:NAME`.
+    pub pointer: String,
+    /// Which version is meant.
+    pub selector: Selector,
+    /// Which version that is now.
+    pub version: i64,
+}
+
+/// A place of a lease that pinned a secret and has not ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseUse {
+    /// Which lease.
+    pub lease_id: String,
+    /// Its status.
+    pub status: String,
+    /// Whose it is.
+    pub company_id: String,
+    /// The environment that it was acquired from.
+    pub environment_id: String,
+    /// A pointer into its configuration, or `env:NAME`.
+    pub pointer: String,
+    /// The version that it pinned.
+    pub version: i64,
+}
+
+/// What uses a secret, or one version of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretUses {
+    /// By environment and place.
+    pub environments: Vec<EnvironmentUse>,
+    /// By lease and place.
+    pub leases: Vec<LeaseUse>,
+}
+
+impl SecretUses {
+    /// Whether nothing does.
+    pub fn is_empty(&self) -> bool {
+        self.environments.is_empty() && self.leases.is_empty()
+    }
+
+    /// The ids of the environments, each once.
+    pub fn environment_ids(&self) -> Vec<&str> {
+        once(self.environments.iter().map(|u| u.environment_id.as_str()))
+    }
+
+    /// The ids of the leases, each once.
+    pub fn lease_ids(&self) -> Vec<&str> {
+        once(self.leases.iter().map(|u| u.lease_id.as_str()))
+    }
+
+    pub(super) fn in_words(&self) -> String {
+        let count = |n: usize, what: &str| match n {
+            1 => format!("1 {what}"),
+            n => format!("{n} {what}s"),
+        };
+        format!(
+            "{} and {}",
+            count(self.environment_ids().len(), "environment"),
+            count(self.lease_ids().len(), "unreleased lease")
+        )
+    }
+
+    pub(super) fn details(&self) -> Value {
+        let first = |ids: Vec<&str>| ids.into_iter().take(NAMED).collect::<Value>();
+        json!({ "environments": first(self.environment_ids()), "leases": first(self.lease_ids()) })
+    }
+}
+
+/// Each id once; they come in order.
+fn once<'a>(ids: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut ids: Vec<&str> = ids.collect();
+    ids.dedup();
+    ids
+}
+
+/// What uses a secret, of one version where that is given.
+pub(super) async fn of(
+    db: &mut SqliteConnection,
+    id: &str,
+    version: Option<i64>,
+) -> Result<SecretUses> {
+    let rows: Vec<(String, String, String, String, String, i64)> = sqlx::query_as(
+        "SELECT b.environment_id, e.name, e.company_id, b.pointer, b.selector, b.version
+         FROM secret_bindings b JOIN environments e ON e.id = b.environment_id
+         WHERE b.secret_id = $1 AND ($2 IS NULL OR b.version = $2) ORDER BY b.environment_id, b.pointer",
+    )
+    .bind(id)
+    .bind(version)
+    .fetch_all(&mut *db)
+    .await?;
+    let environments = rows
+        .into_iter()
+        .map(
+            |(environment_id, name, company_id, pointer, selector, version)| {
+                Ok(EnvironmentUse {
+                    selector: Selector::parse(&selector).ok_or_else(|| {
+                        Error::corrupt(format!(
+                            "the binding at {pointer} of environment {environment_id}"
+                        ))
+                    })?,
+                    environment_id,
+                    name,
+                    company_id,
+                    pointer,
+                    version,
+                })
+            },
+        )
+        .collect::<Result<_>>()?;
+    let rows: Vec<(String, String, String, String, String, i64)> = sqlx::query_as(
+        "SELECT p.lease_id, l.status, l.company_id, l.environment_id, p.pointer, p.version
+         FROM lease_secrets p JOIN leases l ON l.id = p.lease_id
+         WHERE p.secret_id = $1 AND ($2 IS NULL OR p.version = $2) ORDER BY p.lease_id, p.pointer",
+    )
+    .bind(id)
+    .bind(version)
+    .fetch_all(&mut *db)
+    .await?;
+    let leases = rows
+        .into_iter()
+        .map(
+            |(lease_id, status, company_id, environment_id, pointer, version)| LeaseUse {
+                lease_id,
+                status,
+                company_id,
+                environment_id,
+                pointer,
+                version,
+            },
+        )
+        .collect();
+    Ok(SecretUses {
+        environments,
+        leases,
+    })
+}
+
+/// How many environments and unreleased leases use a secret, or one version of it.
+pub(super) async fn counts<'e>(
+    db: impl sqlx::Executor<'e, Database = Db>,
+    id: &str,
+    version: Option<i64>,
+) -> Result<(i64, i64)> {
+    Ok(sqlx::query_as(
+        "SELECT (SELECT COUNT(DISTINCT environment_id) FROM secret_bindings
+                     WHERE secret_id = $1 AND ($2 IS NULL OR version = $2)),
+                (SELECT COUNT(DISTINCT lease_id) FROM lease_secrets
+                     WHERE secret_id = $1 AND ($2 IS NULL OR version = $2))",
+    )
+    .bind(id)
+    .bind(version)
+    .fetch_one(db)
+    .await?)
+}
+
+impl Secrets {
+    /// What uses a secret: what deleting it by force would break.
+    pub async fn uses(&self, id: &str) -> Result<SecretUses> {
+        let mut db = self.store.read().acquire().await?;
+        row::load(&mut *db, &self.keys, id).await?;
+        of(&mut db, id, None).await
+    }
+
+    /// Deletes a secret with all its versions. Refused while an environment or an unreleased lease uses it, unless it is
+    /// forced; answers what used it. What was forced away is missing from then on.
+    pub async fn delete(&self, actor: &Actor, id: &str, force: bool) -> Result<SecretUses> {
+        actor.require_manage()?;
+        let (actor, id) = (actor.clone(), id.to_owned());
+        let memory = Arc::clone(&self.environments);
+        self.store
+            .write(move |tx| {
+                Box::pin(async move {
+                    let keys = Arc::clone(&tx.keys);
+                    let secret = row::load(&mut tx.db, &keys, &id).await?;
+                    let uses = of(&mut tx.db, &id, None).await?;
+                    if !uses.is_empty() && !force {
+                        return Err(Error::conflict_with(
+                            code::SECRET_IN_USE,
+                            format!(
+                                "secret {:?} is used by {}: take it out of the environments and release the leases first, or delete it by force and put up with what breaks",
+                                secret.name,
+                                uses.in_words()
+                            ),
+                            uses.details(),
+                        ));
+                    }
+                    for sql in [
+                        "DELETE FROM secret_bindings WHERE secret_id = $1",
+                        "DELETE FROM lease_secrets WHERE secret_id = $1",
+                        "DELETE FROM secrets WHERE id = $1",
+                    ] {
+                        sqlx::query(sql).bind(&id).execute(&mut tx.db).await?;
+                    }
+                    for environment in uses.environment_ids() {
+                        environment::raise_target(tx, environment, Arc::clone(&memory)).await?;
+                    }
+                    let mut details = uses.details();
+                    details["name"] = secret.name.into();
+                    details["forced"] = (!uses.is_empty()).into();
+                    tx.record(
+                        &actor,
+                        Entry::new(
+                            "secret.deleted",
+                            secret.company_id.as_deref(),
+                            "secret",
+                            &id,
+                            details,
+                        ),
+                    )
+                    .await?;
+                    Ok(uses)
+                })
+            })
+            .await
+    }
+}
