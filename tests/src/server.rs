@@ -318,19 +318,29 @@ impl Server {
     /// When the component was not built.
     pub fn install(&self, name: &str) -> Answer {
         let bytes = component(name).unwrap_or_else(|| panic!("{name} was not built"));
-        let upload = |path: &str| {
-            let headers = [("host", "localhost"), ("content-type", "application/wasm")];
-            let stream = UnixStream::connect(self.socket()).expect("the server listens");
-            ask(stream, "POST", path, &headers, &bytes).expect("an answer")
-        };
-        let offer = upload("/api/plugins/inspect");
+        self.install_bytes(&bytes, "")
+    }
+
+    /// The same of a component that a test made; `more` is added to the query.
+    #[track_caller]
+    pub fn install_bytes(&self, bytes: &[u8], more: &str) -> Answer {
+        let offer = self.upload("/api/plugins/inspect", bytes);
         if offer.status != 200 {
             return offer;
         }
-        upload(&format!(
-            "/api/plugins?grant={}",
-            text(&offer.json()["requestDigest"])
-        ))
+        let grant = text(&offer.json()["requestDigest"]);
+        self.upload(&format!("/api/plugins?grant={grant}{more}"), bytes)
+    }
+
+    /// Sends a component to a path.
+    ///
+    /// # Panics
+    /// When nobody answers.
+    #[track_caller]
+    pub fn upload(&self, path: &str, bytes: &[u8]) -> Answer {
+        let headers = [("host", "localhost"), ("content-type", "application/wasm")];
+        let stream = UnixStream::connect(self.socket()).expect("the server listens");
+        ask(stream, "POST", path, &headers, bytes).expect("an answer")
     }
 
     /// The id of the only company, which is made where there is none.

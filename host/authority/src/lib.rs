@@ -45,6 +45,9 @@ pub use lease::{
     LeasePage, Leases, PinnedVersion, ResourceClaim, Standing, Transition, Trust, usable,
 };
 pub use open::{Authority, OpenError, Options};
-pub use plugin::{NewRevision, Plugin, Plugins, Revision};
+pub use plugin::{
+    Decision, Granted, NewRevision, Plugin, Plugins, Revision, RevisionStanding, RevisionState,
+    wider,
+};
 pub use secret::{MAX_VALUE, Pin, Resolved, Secret, Secrets, Selector, env_pointer};
 pub use token::{NewToken, TRUSTED, Token, Tokens};

@@ -132,6 +132,9 @@ impl Body {
             }),
         };
         under_way.finish(&result);
+        if let Some(watch) = &setup.watch {
+            watch(result.as_ref().map(|_| ()));
+        }
         result
     }
 

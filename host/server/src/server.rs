@@ -124,6 +124,7 @@ async fn serve_until(
         data_dir: data,
         data_path: settings.data_dir.clone(),
         master_key: settings.master_key.clone(),
+        plugins: settings.plugins.clone(),
     };
     let opened = tokio::select! {
         biased;

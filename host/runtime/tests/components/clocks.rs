@@ -195,7 +195,8 @@ async fn a_deadline_that_passes_while_the_instance_is_made_is_told_as_phase_inst
     manifest.request.limits.cpu = 10_000;
     let bytes = spinning(&null);
     let digest = Sha256::digest(&bytes).into();
-    let load = runtime.load(digest, Arc::new(manifest), || async { Ok(bytes) });
+    let limits = manifest.request.limits;
+    let load = runtime.load(digest, Arc::new(manifest), limits, || async { Ok(bytes) });
     let plugin = load.await.unwrap();
     let failure = plugin
         .acquire(&setup(Duration::from_millis(60)), "{}", None)

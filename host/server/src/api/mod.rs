@@ -14,6 +14,7 @@ pub mod files;
 pub mod health;
 pub mod leases;
 pub mod openapi;
+pub mod plugin_views;
 pub mod plugins;
 pub mod probe;
 pub mod refusal;

@@ -13,6 +13,7 @@ mod exit;
 mod lease;
 mod output;
 mod plugin;
+mod plugin_text;
 mod progress;
 mod terminal;
 
@@ -162,13 +163,19 @@ fn serve(args: ServeArgs) -> ExitCode {
 }
 
 async fn client_command(global: Global, command: Command) -> Result<u8, CliError> {
-    let client = Client::new(
-        access::server(global.server)?,
-        access::token(global.token_file)?,
-    );
     let out = Output::new(global.json);
+    let (server, token_file) = (global.server, global.token_file);
+    let connect = || -> Result<Client, CliError> {
+        Ok(Client::new(
+            access::server(server)?,
+            access::token(token_file)?,
+        ))
+    };
+    if let Command::Plugin(command) = command {
+        return command.run(connect, &out).await;
+    }
+    let client = connect()?;
     match command {
-        Command::Plugin(command) => command.run(&client, &out).await,
         Command::Company(command) => command.run(&client, &out).await,
         Command::Token(command) => command.run(&client, &out).await,
         Command::Secret(command) => command.run(&client, &out).await,
@@ -178,7 +185,7 @@ async fn client_command(global: Global, command: Command) -> Result<u8, CliError
         Command::Exec(args) => args.run(&client).await,
         Command::Cp(args) => args.run(&client).await,
         Command::Activity(args) => args.run(&client, &out).await,
-        Command::Serve(_) | Command::Completions { .. } => Ok(exit::DONE),
+        Command::Serve(_) | Command::Plugin(_) | Command::Completions { .. } => Ok(exit::DONE),
     }
 }
 

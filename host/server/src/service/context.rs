@@ -10,12 +10,13 @@ use std::sync::Arc;
 use leasehold_authority::{Actor, Authority, Lease, Resolved, Selector, env_pointer};
 use leasehold_contract::FieldViolation;
 use leasehold_egress::{Payloads, SshTarget};
-use leasehold_runtime::{Plugin, Redactor};
+use leasehold_runtime::Redactor;
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use super::configuration::{self, Field, Format};
 use super::error::ServiceError;
+use super::plugins::Loaded;
 
 /// Whose right to use a secret is used.
 pub(crate) enum Holder<'a> {
@@ -37,7 +38,7 @@ enum Variable {
 pub(crate) struct Context {
     pub(crate) company: String,
     pub(crate) environment: Option<String>,
-    pub(crate) plugin: Plugin,
+    pub(crate) plugin: Loaded,
     /// The configuration as the component gets it.
     pub(crate) config: String,
     /// The `ssh-target` fields by pointer.
@@ -74,7 +75,7 @@ impl Context {
     /// A secret that is not bound, or bound for another place or destination; a target that is not one.
     pub(crate) async fn resolve(
         authority: &Authority,
-        plugin: Plugin,
+        plugin: Loaded,
         holder: Holder<'_>,
         source: Source<'_>,
     ) -> Result<Context, ServiceError> {
@@ -166,7 +167,7 @@ impl Context {
     /// As [`Context::resolve`], for what a lease pinned.
     pub(crate) async fn of_lease(
         authority: &Authority,
-        plugin: Plugin,
+        plugin: Loaded,
         lease: &Lease,
     ) -> Result<Context, ServiceError> {
         Context::resolve(

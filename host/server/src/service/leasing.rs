@@ -14,6 +14,7 @@ use leasehold_contract::{Acquired, Observation, Purpose};
 use leasehold_egress::{LeaseMark, Ownership, Reach};
 
 use super::Service;
+use super::breaker::Trial;
 use super::calls::{ForLease, Kind, owner_label};
 use super::context::{Context, Holder, Source};
 use super::error::ServiceError;
@@ -22,6 +23,11 @@ use super::places::Place;
 
 /// The longest that acquiring may take, whatever a provider or a client says.
 const LONGEST_ACQUIRE: Duration = Duration::from_secs(3600);
+/// How long an acquire takes at most, by the provider's own word.
+pub(crate) fn declared_time(context: &Context) -> Duration {
+    Duration::from_millis(context.plugin.manifest().acquire_timeout.into())
+}
+
 /// Time for `inspect` and other reads.
 pub(crate) const READ: Duration = Duration::from_secs(60);
 
@@ -64,6 +70,7 @@ impl Service {
             ));
         }
         let plugin = self.catalog().current(&environment.provider).await?;
+        let trial = plugin.admit()?;
         let context = Context::resolve(
             self.authority(),
             plugin,
@@ -82,7 +89,7 @@ impl Service {
         let exclusive_key = account_key
             .clone()
             .filter(|_| context.is_exclusive(&environment.config));
-        let declared = Duration::from_millis(context.plugin.manifest().acquire_timeout.into());
+        let declared = declared_time(&context);
         let deadline = request
             .timeout_ms
             .map_or(declared, |ms| Duration::from_millis(ms.into()))
@@ -117,7 +124,7 @@ impl Service {
         let actor = actor.clone();
         self.finish(async move {
             service
-                .realise(&actor, begun.lease, Arc::new(context), deadline)
+                .realise(&actor, begun.lease, Arc::new(context), deadline, trial)
                 .await
         })
         .await
@@ -130,6 +137,7 @@ impl Service {
         lease: Lease,
         context: Arc<Context>,
         deadline: Duration,
+        trial: Option<Trial>,
     ) -> Result<Lease, ServiceError> {
         let _turn = self.turns().take(&lease.id).await;
         let what = format!("acquiring {} of {}", lease.id, context.name());
@@ -137,6 +145,8 @@ impl Service {
         let for_lease = ForLease::of(&lease, closed);
         let mut kind = Kind::new(lease.purpose, Reach::Act, deadline);
         kind.acquiring = true;
+        kind.deadline_is_ours = deadline >= declared_time(&context).min(LONGEST_ACQUIRE);
+        kind.trial = trial.is_some();
         let call = self.call(&context, Some(&for_lease), kind);
         let ttl = lease.ttl.and_then(|ms| u32::try_from(ms / 1000).ok());
         let beating = self.beat(&lease);
@@ -152,6 +162,7 @@ impl Service {
             Err(failure) => Err(ServiceError::of(what.clone(), failure)),
         };
         drop(beating);
+        drop(trial);
         match outcome {
             Ok((acquired, proof)) => {
                 let event = Event::Activated(Activation {

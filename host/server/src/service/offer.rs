@@ -3,8 +3,44 @@
 //! Pure: from a manifest to text. Nothing that a component asks for may be missing here; a new kind of request needs
 //! a sentence before it can be granted.
 
-use leasehold_contract::{Manifest, Role, Site};
+use leasehold_contract::{Grant, Manifest, Part, Role, Site};
+use leasehold_runtime::Prepared;
 use sha2::{Digest, Sha256};
+
+use super::model::PluginOffer;
+
+/// What a component is and asks for, compared with nothing.
+pub(crate) fn of(prepared: Prepared, size: u64) -> PluginOffer {
+    let digest = prepared.digest_hex();
+    let capabilities: Vec<String> = prepared
+        .capabilities
+        .names()
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    let asks = asks(&prepared.manifest, &capabilities);
+    PluginOffer {
+        request_digest: request_digest(&digest, &asks),
+        digest,
+        size,
+        parts: parts(&Grant::asked(&prepared.manifest)),
+        manifest: prepared.manifest.as_ref().clone(),
+        capabilities,
+        imports: prepared.imports,
+        exports: prepared.exports,
+        asks,
+        installed: false,
+        wider: None,
+    }
+}
+
+/// The parts that are in a grant.
+pub(crate) fn parts(grant: &Grant) -> Vec<Part> {
+    Part::ALL
+        .into_iter()
+        .filter(|part| grant.has(*part))
+        .collect()
+}
 
 /// The sentences, in a fixed order.
 pub fn asks(manifest: &Manifest, capabilities: &[String]) -> Vec<String> {

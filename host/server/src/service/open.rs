@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt};
 use leasehold_authority::{Authority, Options};
 use leasehold_egress::SshSettings;
-use leasehold_runtime::{Cache, Failure, Runtime, Settings};
+use leasehold_runtime::{Allocation, Cache, Failure, Runtime, Settings};
 
 use super::Service;
 use super::error::ServiceError;
+use super::{PluginOffer, offer};
+use crate::settings::PluginSettings;
 
 /// Where a service's own files are.
 #[derive(Debug)]
@@ -20,6 +23,22 @@ pub struct ServiceOptions {
     pub data_path: PathBuf,
     /// The master key's file, outside the data directory.
     pub master_key: PathBuf,
+    /// What any component may use and reach.
+    pub plugins: PluginSettings,
+}
+
+/// Looks at a component without a server: everything is checked as at an installation, nothing is stored.
+///
+/// # Errors
+/// What would keep it from being installed, under the ceilings that a server has by default.
+pub async fn inspect(bytes: Bytes) -> Result<PluginOffer, ServiceError> {
+    let runtime = Runtime::new(Settings {
+        allocation: Allocation::OnDemand,
+        ..Settings::default()
+    })
+    .map_err(|failure| ServiceError::of("looking at the component", failure))?;
+    let size = bytes.len() as u64;
+    Ok(offer::of(runtime.prepare(bytes).await?, size))
 }
 
 /// Why a service did not open.
@@ -70,9 +89,10 @@ impl Service {
         let cache = Cache::new(compiled, *authority.aot_key());
         let runtime = Runtime::new(Settings {
             cache: Some(Arc::new(cache)),
+            ceilings: options.plugins.ceilings,
             ..Settings::default()
         })?;
-        let service = Service::new(authority, runtime, SshSettings::default());
+        let service = Service::new(authority, runtime, SshSettings::default(), &options.plugins);
         service.start().await?;
         Ok(service)
     }

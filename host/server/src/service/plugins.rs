@@ -1,35 +1,171 @@
-//! Components: looked at, installed with what was shown, loaded, offered.
+//! Components: looked at, installed, granted, loaded, offered.
 //!
 //! A component is known by its digest. New leases use the current revision of a key; a lease keeps the one it was
-//! acquired with until it ends, so older revisions are loaded on demand and never forgotten while the server runs.
-//! Invariant: nothing is installed but what the caller named as shown ([`offer::request_digest`]).
+//! acquired with until it ends, so older revisions are loaded on demand. Invariants: nothing is granted but what the
+//! caller named as shown ([`offer::request_digest`]); a revision becomes current only after it was loaded, so that one
+//! that does not work leaves the old one serving; what a call may do is never more than its revision's grant.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use leasehold_authority::{Actor, Authority, NewRevision, Plugin as Installed, Revision};
-use leasehold_contract::Features;
-use leasehold_runtime::{Plugin, Prepared, Runtime};
-use serde_json::Value;
+use leasehold_authority::{
+    Actor, Authority, Decision, Entry, Error as AuthorityError, NewRevision, Plugin as Installed,
+    Revision, wider,
+};
+use leasehold_contract::{Ceiling, Grant, Part, Purpose};
+use leasehold_runtime::{Plugin, Runtime, Watch};
+use serde_json::{Value, json};
+use tokio_util::task::TaskTracker;
 
+use super::breaker::{Breaker, Change, Health, Trial, Verdict};
 use super::error::ServiceError;
-use super::model::{Capabilities, Narrowing, PluginOffer, ProviderCapabilities};
-use super::offer;
+use super::model::{GrantRequest, PendingOffer, PluginDetails, PluginOffer};
+use super::{narrowing, offer};
+use crate::settings::BreakerSettings;
+
+/// A component that can be called, with what its calls may do.
+#[derive(Clone)]
+pub(crate) struct Loaded {
+    plugin: Plugin,
+    /// What was granted.
+    pub(crate) granted: Arc<Grant>,
+    /// The same below the instance's ceiling.
+    pub(crate) effective: Arc<Grant>,
+    breaker: Arc<Breaker>,
+    reports: Reports,
+}
+
+/// Where a change of a breaker is written down.
+#[derive(Clone)]
+struct Reports {
+    authority: Authority,
+    tasks: TaskTracker,
+}
+
+impl std::ops::Deref for Loaded {
+    type Target = Plugin;
+
+    fn deref(&self) -> &Plugin {
+        &self.plugin
+    }
+}
+
+impl std::fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.plugin.fmt(f)
+    }
+}
+
+impl Loaded {
+    /// What a call for this purpose may do. Teardown has what was granted, also where the instance's ceiling came down
+    /// since: it is never stopped.
+    pub(crate) fn grant_for(&self, purpose: Purpose) -> Arc<Grant> {
+        match purpose {
+            Purpose::Cleanup | Purpose::Reconcile => Arc::clone(&self.granted),
+            _ => Arc::clone(&self.effective),
+        }
+    }
+
+    /// Whether a new lease may be made now; holds the trial where this one is to decide.
+    pub(crate) fn admit(&self) -> Result<Option<Trial>, ServiceError> {
+        self.breaker
+            .admit(Instant::now())
+            .map_err(|stopped| ServiceError::Tripped {
+                key: self.manifest().key.clone(),
+                reason: stopped.reason,
+                retry_after: stopped.retry_after,
+            })
+    }
+
+    /// How it does.
+    pub(crate) fn health(&self) -> Health {
+        self.breaker.health(Instant::now())
+    }
+
+    /// Tells the breaker what a call came to. That teardown was answered says nothing: the lists after each failed
+    /// acquire would outweigh the failures.
+    pub(crate) fn watch(&self, purpose: Purpose, deadline_is_ours: bool, trial: bool) -> Watch {
+        let loaded = self.clone();
+        let teardown = matches!(purpose, Purpose::Cleanup | Purpose::Reconcile);
+        Arc::new(move |outcome| {
+            let verdict = match Verdict::of(outcome, deadline_is_ours) {
+                Verdict::Answered if teardown => Verdict::Silent,
+                verdict => verdict,
+            };
+            if let Some(change) = loaded.breaker.ended(Instant::now(), verdict, trial) {
+                loaded.report(&change);
+            }
+        })
+    }
+
+    fn report(&self, change: &Change) {
+        let key = self.manifest().key.clone();
+        let digest = self.digest_hex();
+        let (action, details) = match change {
+            Change::Tripped {
+                reason,
+                backoff,
+                trips,
+            } => {
+                tracing::warn!(
+                    provider = key,
+                    digest,
+                    reason,
+                    trips,
+                    seconds = backoff.as_secs(),
+                    "plugin takes no new leases for now"
+                );
+                (
+                    "plugin.tripped",
+                    json!({ "digest": digest, "reason": reason, "trips": trips, "seconds": backoff.as_secs() }),
+                )
+            }
+            Change::Recovered => {
+                tracing::info!(provider = key, digest, "plugin takes new leases again");
+                ("plugin.recovered", json!({ "digest": digest }))
+            }
+        };
+        let authority = self.reports.authority.clone();
+        self.reports.tasks.spawn(async move {
+            let entry = Entry::new(action, None, "plugin", &key, details);
+            let recorded = authority
+                .activity()
+                .record(&Actor::system("breaker"), entry)
+                .await;
+            if let Err(error) = recorded {
+                tracing::warn!(provider = key, action, %error, "not recorded");
+            }
+        });
+    }
+}
 
 /// The components that are loaded, by digest.
 pub(crate) struct Catalog {
     authority: Authority,
     runtime: Runtime,
-    loaded: RwLock<HashMap<String, Plugin>>,
+    ceiling: Ceiling,
+    breaker: BreakerSettings,
+    tasks: TaskTracker,
+    loaded: RwLock<HashMap<String, Loaded>>,
 }
 
 impl Catalog {
-    pub(crate) fn new(authority: Authority, runtime: Runtime) -> Catalog {
+    pub(crate) fn new(
+        authority: Authority,
+        runtime: Runtime,
+        ceiling: Ceiling,
+        breaker: BreakerSettings,
+        tasks: TaskTracker,
+    ) -> Catalog {
         Catalog {
             authority,
             runtime,
+            ceiling,
+            breaker,
+            tasks,
             loaded: RwLock::default(),
         }
     }
@@ -38,17 +174,24 @@ impl Catalog {
         &self.runtime
     }
 
+    pub(crate) fn ceiling(&self) -> &Ceiling {
+        &self.ceiling
+    }
+
     /// Loads the current revision of every plugin. One that cannot be loaded is logged and not offered; the others
     /// and the server go on.
     pub(crate) async fn load_all(&self) -> Result<usize, ServiceError> {
         let plugins = self.authority.plugins().list().await?;
         // Reading and authenticating what is compiled is work for every core.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let loads = plugins.iter().map(async |plugin| {
-            if let Err(error) = self.load(&plugin.current).await {
-                tracing::error!(plugin = %plugin.key, digest = %plugin.current.digest, %error, "plugin cannot be loaded");
-            }
-        });
+        let loads = plugins
+            .iter()
+            .filter_map(|plugin| plugin.current.as_ref())
+            .map(async |current| {
+                if let Err(error) = self.load(current).await {
+                    tracing::error!(plugin = %current.key, digest = %current.digest, %error, "plugin cannot be loaded");
+                }
+            });
         futures_util::stream::iter(loads)
             .buffer_unordered(cores * 2)
             .collect::<()>()
@@ -56,27 +199,52 @@ impl Catalog {
         Ok(plugins.len())
     }
 
-    /// The plugin of a revision, loaded where it is not yet.
-    async fn load(&self, revision: &Revision) -> Result<Plugin, ServiceError> {
-        if let Some(plugin) = self.get(&revision.digest) {
-            return Ok(plugin);
+    /// The plugin of a granted revision, loaded where it is not yet.
+    async fn load(&self, revision: &Revision) -> Result<Loaded, ServiceError> {
+        if let Some(loaded) = self.get(&revision.digest) {
+            return Ok(loaded);
         }
+        let granted = revision
+            .grant
+            .as_ref()
+            .ok_or_else(|| waits(&revision.key))?;
+        let loaded = self.made(revision, &granted.grant).await?;
+        self.put(loaded.clone());
+        Ok(loaded)
+    }
+
+    /// The plugin of a revision as it is under `grant`, not yet what calls use.
+    async fn made(&self, revision: &Revision, grant: &Grant) -> Result<Loaded, ServiceError> {
         let digest = digest_bytes(&revision.digest)?;
         let authority = self.authority.clone();
         let name = revision.digest.clone();
+        let manifest = Arc::new(revision.manifest.clone());
         let plugin = self
             .runtime
-            .load(digest, Arc::new(revision.manifest.clone()), || async move {
+            .load(digest, manifest, grant.limits, || async move {
                 let bytes = authority.plugins().component_bytes(&name).await?;
                 Ok(Bytes::from(bytes))
             })
             .await?;
-        self.put(plugin.clone());
-        Ok(plugin)
+        // What a breaker knows of these bytes stays true under another grant.
+        let breaker = self.get(&revision.digest).map_or_else(
+            || Arc::new(Breaker::new(self.breaker)),
+            |loaded| loaded.breaker,
+        );
+        Ok(Loaded {
+            plugin,
+            granted: Arc::new(grant.clone()),
+            effective: Arc::new(grant.below(&self.ceiling)),
+            breaker,
+            reports: Reports {
+                authority: self.authority.clone(),
+                tasks: self.tasks.clone(),
+            },
+        })
     }
 
     /// The revision that a lease pinned.
-    pub(crate) async fn pinned(&self, digest: &str) -> Result<Plugin, ServiceError> {
+    pub(crate) async fn pinned(&self, digest: &str) -> Result<Loaded, ServiceError> {
         if let Some(plugin) = self.get(digest) {
             return Ok(plugin);
         }
@@ -87,11 +255,11 @@ impl Catalog {
     /// What new work for a provider key uses.
     ///
     /// # Errors
-    /// Three that differ: nothing of this key is installed, it is disabled, it cannot be loaded here.
-    pub(crate) async fn current(&self, key: &str) -> Result<Plugin, ServiceError> {
+    /// Four that differ: nothing of this key is installed, it is disabled, nobody granted it, it cannot be loaded here.
+    pub(crate) async fn current(&self, key: &str) -> Result<Loaded, ServiceError> {
         let installed = match self.authority.plugins().get(key).await {
             Ok(installed) => installed,
-            Err(leasehold_authority::Error::NotFound { .. }) => {
+            Err(AuthorityError::NotFound { .. }) => {
                 return Err(ServiceError::refused(
                     "plugin_missing",
                     format!(
@@ -109,10 +277,13 @@ impl Catalog {
                 ),
             ));
         }
-        self.load(&installed.current).await
+        match &installed.current {
+            Some(current) => self.load(current).await,
+            None => Err(waits(key)),
+        }
     }
 
-    fn get(&self, digest: &str) -> Option<Plugin> {
+    fn get(&self, digest: &str) -> Option<Loaded> {
         self.loaded
             .read()
             .unwrap_or_else(PoisonError::into_inner)
@@ -120,22 +291,22 @@ impl Catalog {
             .cloned()
     }
 
-    fn put(&self, plugin: Plugin) {
+    fn put(&self, loaded: Loaded) {
         self.loaded
             .write()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(plugin.digest_hex(), plugin);
+            .insert(loaded.digest_hex(), loaded);
     }
 
-    fn forget(&self, key: &str) {
-        self.loaded
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|_, plugin| plugin.manifest().key != key);
+    fn forget(&self, digests: &[String]) {
+        let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
+        for digest in digests {
+            loaded.remove(digest);
+        }
     }
 
     /// Every loaded plugin, for metrics.
-    pub(crate) fn loaded(&self) -> Vec<Plugin> {
+    pub(crate) fn loaded(&self) -> Vec<Loaded> {
         self.loaded
             .read()
             .unwrap_or_else(PoisonError::into_inner)
@@ -144,53 +315,139 @@ impl Catalog {
             .collect()
     }
 
+    /// What of the current revision is loaded, if it is.
+    pub(crate) fn loaded_current(&self, installed: &Installed) -> Option<Loaded> {
+        self.get(&installed.current.as_ref()?.digest)
+    }
+
     /// Looks at a component: everything is checked, nothing is stored.
     pub(crate) async fn inspect(&self, bytes: Bytes) -> Result<PluginOffer, ServiceError> {
         let size = bytes.len() as u64;
-        let prepared = self.runtime.prepare(bytes).await?;
-        let installed = self
-            .authority
-            .plugins()
-            .revision(&prepared.digest_hex())
-            .await
-            .is_ok();
-        Ok(offer_of(&prepared, size, installed))
+        let mut offer = offer::of(self.runtime.prepare(bytes).await?, size);
+        let plugins = self.authority.plugins();
+        offer.installed = plugins.revision(&offer.digest).await.is_ok();
+        offer.wider = plugins
+            .current(&offer.manifest.key)
+            .await?
+            .map(|current| wider(&current, &offer.manifest, &offer.capabilities));
+        Ok(offer)
     }
 
-    /// Installs a component with what was shown as its grant.
+    /// Installs a component, with the grant of a person who was shown what it asks for, or without.
     pub(crate) async fn install(
         &self,
         actor: &Actor,
         bytes: Bytes,
-        grant: &str,
+        grant: Option<GrantRequest>,
     ) -> Result<Installed, ServiceError> {
-        let prepared = self.runtime.prepare(bytes.clone()).await?;
-        let offer = offer_of(&prepared, bytes.len() as u64, false);
-        if !constant_eq(grant, &offer.request_digest) {
-            return Err(ServiceError::refused(
-                "grant_mismatch",
-                format!(
-                    "the grant names another offer than this component's {}; look at what it asks for again and grant that",
-                    offer.request_digest
-                ),
-            ));
+        let offer = offer::of(
+            self.runtime.prepare(bytes.clone()).await?,
+            bytes.len() as u64,
+        );
+        let grant = match grant {
+            Some(grant) => {
+                is_shown(&grant.request_digest, &offer.request_digest)?;
+                Some(Grant::asked(&offer.manifest).without(&grant.without))
+            }
+            None => None,
+        };
+        let new = NewRevision {
+            digest: offer.digest,
+            bytes: bytes.to_vec(),
+            manifest: offer.manifest,
+            capabilities: offer.capabilities,
+            asks: Value::from(offer.asks),
+            request_digest: offer.request_digest,
+        };
+        let installed = self.authority.plugins().install(actor, new, grant).await?;
+        if let Some(current) = &installed.current {
+            self.renew(current).await?;
         }
+        Ok(installed)
+    }
+
+    /// Calls from now on go by the grant that a revision has now.
+    async fn renew(&self, current: &Revision) -> Result<(), ServiceError> {
+        let granted = current.grant.as_ref().ok_or_else(|| waits(&current.key))?;
+        if (self.get(&current.digest)).is_some_and(|now| *now.granted == granted.grant) {
+            return Ok(());
+        }
+        let loaded = self.made(current, &granted.grant).await?;
+        self.put(loaded);
+        Ok(())
+    }
+
+    /// Grants what waits, or `revision`.
+    pub(crate) async fn grant(
+        &self,
+        actor: &Actor,
+        key: &str,
+        revision: Option<&str>,
+        grant: GrantRequest,
+    ) -> Result<Installed, ServiceError> {
+        let installed = self.authority.plugins().get(key).await?;
+        let named = |r: &&Revision| revision.is_none_or(|digest| r.digest == digest);
+        let target = installed
+            .pending
+            .as_ref()
+            .filter(named)
+            .or_else(|| {
+                revision?;
+                installed.current.as_ref().filter(named)
+            })
+            .ok_or_else(|| nothing_waits(key, revision))?;
+        let asks = offer::asks(&target.manifest, &target.capabilities);
+        let request_digest = offer::request_digest(&target.digest, &asks);
+        is_shown(&grant.request_digest, &request_digest)?;
+        let allowed = Grant::asked(&target.manifest).without(&grant.without);
+        // One that does not work here is not made current.
+        let loaded = self.made(target, &allowed).await?;
+        let decision = Decision {
+            asks: Value::from(asks),
+            request_digest,
+            grant: allowed,
+        };
         let installed = self
             .authority
             .plugins()
-            .install(
-                actor,
-                NewRevision {
-                    digest: offer.digest,
-                    bytes: bytes.to_vec(),
-                    manifest: offer.manifest,
-                    capabilities: offer.capabilities,
-                    asks: Value::from(offer.asks),
-                    request_digest: offer.request_digest,
-                },
-            )
+            .grant(actor, key, &target.digest, decision)
             .await?;
-        self.put(prepared.plugin);
+        self.put(loaded);
+        Ok(installed)
+    }
+
+    /// Turns down what waits.
+    pub(crate) async fn deny(
+        &self,
+        actor: &Actor,
+        key: &str,
+    ) -> Result<Option<Installed>, ServiceError> {
+        Ok(self.authority.plugins().deny(actor, key).await?)
+    }
+
+    /// Goes one step back.
+    pub(crate) async fn rollback(
+        &self,
+        actor: &Actor,
+        key: &str,
+    ) -> Result<Installed, ServiceError> {
+        let plugins = self.authority.plugins();
+        if let Some(previous) = plugins.get(key).await?.previous {
+            self.load(&plugins.revision(&previous).await?).await?;
+        }
+        Ok(plugins.rollback(actor, key).await?)
+    }
+
+    /// A person's word that a plugin works again.
+    pub(crate) async fn reset(&self, actor: &Actor, key: &str) -> Result<Installed, ServiceError> {
+        let installed = self.authority.plugins().get(key).await?;
+        if let Some(loaded) = self.loaded_current(&installed)
+            && loaded.breaker.reset()
+        {
+            let details = json!({ "digest": loaded.digest_hex() });
+            let entry = Entry::new("plugin.reset", None, "plugin", key, details);
+            self.authority.activity().record(actor, entry).await?;
+        }
         Ok(installed)
     }
 
@@ -209,97 +466,112 @@ impl Catalog {
 
     pub(crate) async fn remove(&self, actor: &Actor, key: &str) -> Result<(), ServiceError> {
         self.authority.plugins().uninstall(actor, key).await?;
-        self.forget(key);
+        self.loaded
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|_, plugin| plugin.manifest().key != key);
         Ok(())
     }
 
-    /// What can be leased now. Asking allocates nothing; a provider that does not work is not offered.
-    pub(crate) async fn capabilities(&self) -> Result<Capabilities, ServiceError> {
-        let mut providers = Vec::new();
-        for installed in self.authority.plugins().list().await? {
-            if !installed.enabled {
-                continue;
-            }
-            let Some(plugin) = self.get(&installed.current.digest) else {
-                continue;
-            };
-            let manifest = plugin.manifest();
-            let exported = plugin.capabilities();
-            let interfaces: Vec<String> = exported.names().into_iter().map(str::to_owned).collect();
-            let mut narrowed = Vec::new();
-            let mut features = Vec::new();
-            for (feature, declared, needs_execution) in features_of(&manifest.features) {
-                if !declared {
-                    continue;
-                }
-                if needs_execution && !exported.execution {
-                    narrowed.push(Narrowing {
-                        capability: feature.to_owned(),
-                        by: "exports".to_owned(),
-                        reason: "the component does not export `execution`".to_owned(),
-                    });
-                } else if matches!(feature, "attach" | "reuse") {
-                    narrowed.push(Narrowing {
-                        capability: feature.to_owned(),
-                        by: "health".to_owned(),
-                        reason: "this version of the host does not use it".to_owned(),
-                    });
-                } else {
-                    features.push(feature.to_owned());
-                }
-            }
-            providers.push(ProviderCapabilities {
-                key: installed.key,
-                version: manifest.version.clone(),
-                driver: manifest.driver.as_str().to_owned(),
-                title: manifest.title.clone(),
-                summary: manifest.summary.clone(),
-                digest: installed.current.digest,
-                interfaces,
-                features,
-                narrowed,
-                config_schema: manifest.config_schema.clone(),
-            });
+    /// Collects the revisions that nothing needs any more.
+    pub(crate) async fn collect(&self) -> Result<(), ServiceError> {
+        let collected = self.authority.plugins().collect().await?;
+        if !collected.is_empty() {
+            tracing::info!(?collected, "revisions of plugins collected");
         }
-        Ok(Capabilities { providers })
+        self.forget(&collected);
+        Ok(())
+    }
+
+    /// Everything that there is to see of a plugin.
+    pub(crate) async fn details(&self, plugin: Installed) -> Result<PluginDetails, ServiceError> {
+        let revisions = self.authority.plugins().history(&plugin).await?;
+        let shown = plugin.current.as_ref().or(plugin.pending.as_ref());
+        let shown = shown.cloned().ok_or_else(|| AuthorityError::Corrupt {
+            what: format!("plugin {}", plugin.key),
+        })?;
+        let pending = plugin.pending.as_ref().map(|pending| {
+            let asks = offer::asks(&pending.manifest, &pending.capabilities);
+            PendingOffer {
+                request_digest: offer::request_digest(&pending.digest, &asks),
+                asks,
+                parts: offer::parts(&Grant::asked(&pending.manifest)),
+                wider: plugin
+                    .current
+                    .as_ref()
+                    .map(|current| wider(current, &pending.manifest, &pending.capabilities)),
+            }
+        });
+        let granted = plugin
+            .current
+            .as_ref()
+            .and_then(|current| Some((current, current.grant.as_ref()?)));
+        Ok(PluginDetails {
+            shown,
+            pending,
+            effective: granted.map(|(_, granted)| granted.grant.below(&self.ceiling)),
+            narrowed: granted
+                .map(|(current, granted)| {
+                    narrowing::of_grant(&current.manifest, &granted.grant, &self.ceiling)
+                })
+                .unwrap_or_default(),
+            health: self.loaded_current(&plugin).map(|loaded| loaded.health()),
+            plugin,
+            revisions,
+        })
     }
 }
 
-/// Each feature by its name in the contract, whether it is declared, and whether it means anything without commands.
-fn features_of(features: &Features) -> [(&'static str, bool, bool); 7] {
-    [
-        ("stdin", features.stdin, true),
-        ("tty", features.tty, true),
-        ("separate-stderr", features.separate_stderr, true),
-        ("attach", features.attach, true),
-        ("signal-group", features.signal_group, true),
-        ("exclusive-target", features.exclusive_target, false),
-        ("reuse", features.reuse, false),
-    ]
+fn waits(key: &str) -> ServiceError {
+    ServiceError::refused(
+        "plugin_pending",
+        format!(
+            "the provider {key:?} waits for its grant; look at what it asks for with `leasehold plugin show {key}`, \
+             then `leasehold plugin grant {key}`"
+        ),
+    )
 }
 
-fn offer_of(prepared: &Prepared, size: u64, installed: bool) -> PluginOffer {
-    let digest = prepared.digest_hex();
-    let capabilities: Vec<String> = prepared
-        .capabilities
-        .names()
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
-    let asks = offer::asks(&prepared.manifest, &capabilities);
-    PluginOffer {
-        request_digest: offer::request_digest(&digest, &asks),
-        digest,
-        size,
-        manifest: prepared.manifest.as_ref().clone(),
-        capabilities,
-        asks,
-        installed,
+fn nothing_waits(key: &str, revision: Option<&str>) -> ServiceError {
+    AuthorityError::NotFound {
+        what: "revision of a plugin that waits for its grant",
+        id: revision.unwrap_or(key).chars().take(80).collect(),
     }
+    .into()
+}
+
+/// Fails where a grant names something else than what is shown.
+fn is_shown(granted: &str, shown: &str) -> Result<(), ServiceError> {
+    if constant_eq(granted, shown) {
+        return Ok(());
+    }
+    Err(ServiceError::refused(
+        "grant_mismatch",
+        format!(
+            "the grant names another offer than this component's {shown}; look at what it asks for again and grant that"
+        ),
+    ))
+}
+
+/// The parts of a list as it is written: `ssh,streams`.
+///
+/// # Errors
+/// One that is no part, by its field.
+pub(crate) fn parts(list: &[String]) -> Result<Vec<Part>, ServiceError> {
+    list.iter()
+        .map(|text| {
+            text.parse().map_err(|message| ServiceError::Invalid {
+                violations: vec![leasehold_contract::FieldViolation {
+                    pointer: "/without".to_owned(),
+                    message: format!("{:?} {message}", text.chars().take(40).collect::<String>()),
+                }],
+            })
+        })
+        .collect()
 }
 
 fn digest_bytes(hex: &str) -> Result<[u8; 32], ServiceError> {
-    let corrupt = || leasehold_authority::Error::Corrupt {
+    let corrupt = || AuthorityError::Corrupt {
         what: "the digest of a plugin".to_owned(),
     };
     if hex.len() != 64 || !hex.is_ascii() {
