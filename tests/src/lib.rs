@@ -7,6 +7,8 @@
     reason = "a test fails by panicking, also in what it calls"
 )]
 
+pub mod canary;
+pub mod document;
 pub mod http;
 pub mod machine;
 pub mod server;

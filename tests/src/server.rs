@@ -165,6 +165,27 @@ impl Server {
         command
     }
 
+    /// What somebody types into a shell in `folder`, with `leasehold` to be found and nothing of this process's
+    /// environment but what it needs. Whatever fails in it ends it.
+    pub fn shell(&self, folder: &Path, text: &str) -> Command {
+        let leasehold = self.leasehold();
+        let mut command = Command::new("sh");
+        command.env_clear();
+        for (name, value) in leasehold.get_envs() {
+            command.env(name, value.unwrap_or_default());
+        }
+        let programs = self.program.parent().unwrap_or(Path::new("/"));
+        let mut path = programs.as_os_str().to_owned();
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        command
+            .env("PATH", path)
+            .args(["-e", "-c", text])
+            .current_dir(folder)
+            .stdin(Stdio::null());
+        command
+    }
+
     /// Starts the process and waits for nothing.
     ///
     /// # Panics
@@ -324,23 +345,23 @@ impl Server {
     /// The same of a component that a test made; `more` is added to the query.
     #[track_caller]
     pub fn install_bytes(&self, bytes: &[u8], more: &str) -> Answer {
-        let offer = self.upload("/api/plugins/inspect", bytes);
+        let upload = |path: &str| self.upload("POST", path, "application/wasm", bytes);
+        let offer = upload("/api/plugins/inspect");
         if offer.status != 200 {
             return offer;
         }
         let grant = text(&offer.json()["requestDigest"]);
-        self.upload(&format!("/api/plugins?grant={grant}{more}"), bytes)
+        upload(&format!("/api/plugins?grant={grant}{more}"))
     }
 
-    /// Sends a component to a path.
+    /// A request as the operator with a body that is not JSON.
     ///
     /// # Panics
     /// When nobody answers.
-    #[track_caller]
-    pub fn upload(&self, path: &str, bytes: &[u8]) -> Answer {
-        let headers = [("host", "localhost"), ("content-type", "application/wasm")];
+    pub fn upload(&self, method: &str, path: &str, kind: &str, body: &[u8]) -> Answer {
+        let headers = [("host", "localhost"), ("content-type", kind)];
         let stream = UnixStream::connect(self.socket()).expect("the server listens");
-        ask(stream, "POST", path, &headers, bytes).expect("an answer")
+        ask(stream, method, path, &headers, body).expect("an answer")
     }
 
     /// The id of the only company, which is made where there is none.

@@ -10,6 +10,7 @@
 use leasehold_tests::http::{Answer, text};
 use leasehold_tests::machine::Machine;
 use leasehold_tests::server::Server;
+use leasehold_tests::wait::until;
 use serde_json::{Value, json};
 
 /// A server with the null provider beside whatever is hostile.
@@ -28,11 +29,22 @@ impl House {
         Some(House { server, null })
     }
 
-    /// An environment of a hostile provider that spoils the export named.
+    /// A hostile environment that spoils the exports named, as it is asked for.
+    fn draft(name: &str, spoilt: &str) -> Value {
+        json!({
+            "name": format!("{name} {spoilt}"),
+            "driver": "sandbox",
+            "provider": name,
+            "config": { "at": spoilt },
+        })
+    }
+
+    /// An environment of a hostile provider that spoils the exports named.
+    #[track_caller]
     fn environment(&self, name: &str, spoilt: &str) -> String {
         self.server.install(name).expect(201);
-        let draft = json!({ "name": name, "driver": "sandbox", "provider": name, "config": { "at": spoilt } });
-        text(&self.server.environment(&draft).expect(201)["id"])
+        let made = self.server.environment(&House::draft(name, spoilt));
+        text(&made.expect(201)["id"])
     }
 
     fn acquire(&self, environment: &str, body: &Value) -> Answer {
@@ -41,6 +53,12 @@ impl House {
             &format!("/api/environments/{environment}/leases"),
             Some(body),
         )
+    }
+
+    /// The newest lease of an environment.
+    fn newest(&self, environment: &str) -> Value {
+        let leases = format!("/api/environments/{environment}/leases");
+        self.server.get(&leases)["items"][0].clone()
     }
 
     /// The server does what it did before.
@@ -52,63 +70,66 @@ impl House {
     }
 }
 
+/// The code of a refusal, which must be a small one.
+#[track_caller]
+fn code_of(what: &str, answer: &Answer) -> String {
+    let size = answer.body.len();
+    assert!(size < 64 << 10, "{what} says {size} bytes");
+    answer.code()
+}
+
 #[test]
 fn each_misdeed_in_acquire_comes_to_its_typed_end_and_the_server_serves_on() {
     let Some(house) = House::new() else { return };
-    for (name, code, detail) in [
+    let mut left = Vec::new();
+    for (name, code, detail, value) in [
+        ("endless-loop", "component_limit", "limit", "cpu"),
+        ("endless-wait", "component_timeout", "phase", "call"),
+        ("endless-log", "component_limit", "limit", "cpu"),
+        ("memory-one", "component_limit", "limit", "memory"),
+        ("memory-many", "component_limit", "limit", "memory"),
+        ("huge-strings", "component_limit", "limit", "copied-bytes"),
+        ("huge-lists", "component_limit", "limit", "memory"),
         (
-            "hostile-endless-loop",
-            "component_limit",
-            json!({ "limit": "cpu" }),
+            "deep-recursion",
+            "component_trapped",
+            "trap",
+            "stack-overflow",
         ),
         (
-            "hostile-endless-wait",
-            "component_timeout",
-            json!({ "phase": "call" }),
+            "trap-everywhere",
+            "component_trapped",
+            "trap",
+            "unreachable",
         ),
-        (
-            "hostile-endless-log",
-            "component_limit",
-            json!({ "limit": "cpu" }),
-        ),
-        (
-            "hostile-memory-one",
-            "component_limit",
-            json!({ "limit": "memory" }),
-        ),
-        ("hostile-huge-strings", "component_limit", json!({})),
-        ("hostile-huge-lists", "component_limit", json!({})),
-        ("hostile-deep-recursion", "component_trapped", json!({})),
-        ("hostile-trap-everywhere", "component_trapped", json!({})),
-        ("hostile-huge-handle", "provider_failed", json!({})),
+        ("huge-handle", "provider_failed", "code", "provider_failed"),
     ] {
-        let environment = house.environment(name, "acquire");
+        let environment = house.environment(&format!("hostile-{name}"), "acquire");
         // Only the wait is to reach its deadline: what computes has its own clock.
-        let time = if name == "hostile-endless-wait" {
-            1_000
-        } else {
-            50_000
+        let time = match name {
+            "endless-wait" => 1_000,
+            _ => 50_000,
         };
         let answer = house.acquire(&environment, &json!({ "timeoutMs": time }));
         let said = answer.json();
-        assert_eq!(answer.code(), code, "{name}: {said}");
-        for (key, value) in detail.as_object().expect("an object") {
-            assert_eq!(&said["details"][key], value, "{name}: {said}");
+        assert_eq!(code_of(name, &answer), code, "{name}: {said}");
+        assert_eq!(said["details"][detail], value, "{name}: {said}");
+        if name == "huge-handle" {
+            assert!(text(&said["error"]).contains("acquire.handle"), "{said}");
         }
-        assert!(
-            answer.body.len() < 64 << 10,
-            "{name} says {} bytes",
-            answer.body.len()
-        );
-        // What it may have left is looked for, by its own list, until it is certain that there is nothing.
-        let lease = text(
-            &house
-                .server
-                .get(&format!("/api/environments/{environment}/leases"))["items"][0]["id"],
-        );
-        house.server.wait_lease(&lease, "failed");
         house.serves_on();
+        left.push((name, text(&house.newest(&environment)["id"])));
     }
+    // None of them reached anything, so that nothing can be left.
+    for (name, lease) in left {
+        let failed = house.server.lease(&lease);
+        assert_eq!(failed["status"], "failed", "{name}: {failed}");
+        assert!(
+            !text(&failed["failureReason"]).is_empty(),
+            "{name}: {failed}"
+        );
+    }
+    house.serves_on();
 }
 
 #[test]
@@ -150,16 +171,125 @@ fn a_provider_that_traps_in_release_leaves_a_lease_that_waits_in_sight_and_can_b
 }
 
 #[test]
-fn a_provider_that_traps_in_execution_and_files_gives_typed_errors_and_keeps_its_lease() {
+fn a_provider_that_traps_before_there_is_a_lease_is_not_stored_or_found_to_be_unusable() {
     let Some(house) = House::new() else { return };
-    let environment = house.environment("hostile-trap-everywhere", "start");
-    let lease = text(&house.acquire(&environment, &json!({})).expect(201)["id"]);
-    let ran = house.server.exec(&lease, &json!({ "argv": ["true"] }));
-    assert_eq!(ran.code(), "component_trapped", "{}", ran.body);
-    // Nobody can tell whether it started something before it crashed.
-    let execution = &house.server.executions(&lease)[0];
-    assert_eq!(execution["outcome"], "unknown", "{execution}");
-    assert_eq!(house.server.release(&lease)["status"], "released");
+    let server = &house.server;
+    let silent = server.install("hostile-trap-describe");
+    assert_eq!(code_of("describe", &silent), "invalid_component");
+    assert!(
+        silent.body.contains("panics in describe"),
+        "{}",
+        silent.body
+    );
+    house.serves_on();
+
+    server.install("hostile-trap-everywhere").expect(201);
+    let unchecked = House::draft("hostile-trap-everywhere", "check-config");
+    let refused = server.environment(&unchecked);
+    assert_eq!(code_of("check-config", &refused), "component_trapped");
+    assert!(
+        refused.body.contains("panics in check-config"),
+        "{}",
+        refused.body
+    );
+    let company = format!("/api/companies/{}/environments", server.company());
+    let stored = server.get(&company);
+    assert_eq!(stored.as_array().map(Vec::len), Some(1), "{stored}");
+    house.serves_on();
+
+    let unprobed = House::draft("hostile-trap-everywhere", "probe");
+    let report = server
+        .call("POST", &format!("{company}/probe-config"), Some(&unprobed))
+        .expect(200);
+    assert_eq!(report["ok"], false, "{report}");
+    let finding = &report["details"]["findings"][0];
+    assert_eq!(
+        (&finding["step"], &finding["severity"]),
+        (&json!("provider"), &json!("failure")),
+        "{report}"
+    );
+    let message = text(&finding["message"]);
+    assert!(message.contains("panics in probe"), "{report}");
+    house.serves_on();
+}
+
+#[test]
+fn a_provider_that_traps_in_its_list_leaves_a_lease_that_waits_in_sight_with_the_reason() {
+    let Some(machine) = Machine::start() else {
+        return;
+    };
+    let Some(house) = House::new() else { return };
+    let server = &house.server;
+    server.install("hostile-trap-behind").expect(201);
+    let key = server.secret("key", &machine.sshd.key().private);
+    let mut draft = House::draft("hostile-trap-behind", "acquire list");
+    draft["driver"] = "ssh".into();
+    draft["config"]["target"] = machine.target(&key, machine.sshd.port());
+    let environment = text(&server.environment(&draft).expect(201)["id"]);
+    let answer = house.acquire(&environment, &json!({}));
+    assert_eq!(code_of("acquire", &answer), "component_trapped");
+    house.serves_on();
+    // It acted before it crashed: only its list could say that it left nothing.
+    let lease = text(&house.newest(&environment)["id"]);
+    let waiting = until("the list to have been asked for", || {
+        let lease = server.lease(&lease);
+        let reason = text(&lease["failureReason"]);
+        reason.contains("panics in list").then_some(lease)
+    });
+    assert_eq!(waiting["status"], "pending_cleanup", "{waiting}");
+    house.serves_on();
+}
+
+/// Every export that the server calls on a lease, one after the other, on one lease. (`attach`, `suspend` and `resume`
+/// it does not call yet, and `resize` not of a provider without terminals: the runtime's tests call them.)
+#[test]
+fn a_provider_that_traps_in_each_call_on_a_lease_gives_typed_errors_and_keeps_the_lease() {
+    let Some(house) = House::new() else { return };
+    let server = &house.server;
+    let spoilt = "keep-alive inspect put get start state-of signal";
+    let environment = house.environment("hostile-trap-everywhere", spoilt);
+    let lease = house.acquire(&environment, &json!({ "ttlSeconds": 600 }));
+    let before = lease.expect(201);
+    let lease = text(&before["id"]);
+    let path = |what: &str| format!("/api/environment-leases/{lease}/{what}");
+    let check = |export: &str, answer: &Answer| {
+        let code = code_of(export, answer);
+        assert_eq!(code, "component_trapped", "{export}: {}", answer.body);
+        let said = format!("panics in {export}");
+        assert!(answer.body.contains(&said), "{export}: {}", answer.body);
+        let now = server.lease(&lease);
+        assert_eq!(
+            (&now["status"], &now["expiresAt"]),
+            (&json!("active"), &before["expiresAt"]),
+            "{export}: {now}"
+        );
+        house.serves_on();
+    };
+
+    let longer = json!({ "ttlSeconds": 3600 });
+    let renewed = server.call("POST", &path("renew"), Some(&longer));
+    check("keep-alive", &renewed);
+    check("inspect", &server.call("GET", &path("observation"), None));
+    let files = path("files?path=.");
+    // An archive of nothing: two blocks of zeros.
+    let put = server.upload("PUT", &files, "application/x-tar", &[0; 1024]);
+    check("put", &put);
+    check("get", &server.call("GET", &files, None));
+    check("start", &server.exec(&lease, &json!({ "argv": ["true"] })));
+
+    // Nobody can tell whether it started something before it crashed, and whoever is asked crashes too.
+    let id = text(&server.executions(&lease)[0]["id"]);
+    let asked = server.get(&format!("/api/executions/{id}?refresh=true"));
+    assert_eq!(asked["outcome"], "unknown", "{asked}");
+    let log = server.log();
+    assert!(log.contains("panics in state-of"), "it was asked: {log}");
+    let term = json!({ "signal": "TERM" });
+    let signal = server.call("POST", &format!("/api/executions/{id}/signal"), Some(&term));
+    check("signal", &signal);
+
+    assert_eq!(server.release(&lease)["status"], "released");
+    let after = server.get(&format!("/api/executions/{id}"));
+    assert_eq!(after["outcome"], "unknown", "{after}");
     house.serves_on();
 }
 
@@ -181,6 +311,13 @@ fn a_target_that_nobody_configured_is_refused_and_one_that_is_moved_is_not_store
     );
     let stray = server.acquire(&environment);
     assert_eq!(stray.code(), "egress_denied", "{}", stray.body);
+    assert!(stray.body.contains("/elsewhere"), "{}", stray.body);
+    assert!(
+        machine.sshd.processes().is_empty(),
+        "nobody knocked: {:?}",
+        machine.sshd.processes()
+    );
+    house.serves_on();
 
     server.install("hostile-moving-check-config").expect(201);
     let moved = server.environment(&draft("hostile-moving-check-config"));

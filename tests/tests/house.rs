@@ -14,6 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use leasehold_tests::document::checkout;
 use serde::Deserialize;
 
 /// No file is longer than this.
@@ -130,13 +131,6 @@ struct Kind {
     kind: Option<String>,
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the tests lie in the checkout")
-        .to_owned()
-}
-
 fn metadata() -> Metadata {
     let output = Command::new(env!("CARGO"))
         .args([
@@ -146,7 +140,7 @@ fn metadata() -> Metadata {
             "--locked",
             "--all-features",
         ])
-        .current_dir(root())
+        .current_dir(checkout())
         .output()
         .expect("cargo runs");
     assert!(
@@ -254,13 +248,13 @@ fn files(ending: &str) -> Vec<PathBuf> {
         }
     }
     let mut found = Vec::new();
-    walk(&root(), ending, &mut found);
+    walk(&checkout(), ending, &mut found);
     found.sort();
     found
 }
 
 fn shown(path: &Path) -> String {
-    path.strip_prefix(root())
+    path.strip_prefix(checkout())
         .unwrap_or(path)
         .display()
         .to_string()

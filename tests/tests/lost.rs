@@ -144,7 +144,13 @@ fn a_command_that_is_cut_off_on_its_way_there_never_began_and_that_is_what_is_sa
     for passes in [0, 1_000, 30_000, 60_000, 90_000] {
         house.wire.cut_after(passes);
         let answer = house.server.exec(&lease, &body);
-        assert!(answer.status >= 400, "{passes}: {}", answer.body);
+        // Refused, or begun as far as could be told and lost after that: in no case an end that nobody saw.
+        let told = text(&answer.json()["execution"]["outcome"]);
+        assert!(
+            answer.status >= 400 || ["unknown", "not_started"].contains(&told.as_str()),
+            "{passes}: {}",
+            answer.body
+        );
         house.wire.set(State::Up);
         let execution = until("a new execution", || {
             house.server.executions(&lease).first().cloned()
@@ -264,20 +270,105 @@ fn a_release_that_waits_goes_on_after_the_server_was_killed() {
 }
 
 #[test]
-fn a_release_ends_what_still_runs_and_says_that_its_end_is_unknown() {
+fn a_release_ends_what_still_runs_and_says_that_it_was_killed() {
     let Some(house) = House::new() else { return };
     let lease = house.acquire();
     let running = house.start_waiting(&lease);
     assert_eq!(house.server.release(&lease)["status"], "released");
     assert!(listed(&house.parent).is_empty());
     assert!(marked(&house.parent).is_empty());
-    assert_ne!(end_of(running).0, Some(0));
+    // Whoever was watching is told the same as the record.
+    let (code, said) = end_of(running);
+    assert_eq!(code, Some(128 + 9), "{said}");
     let execution = house.only_execution(&lease);
-    let outcome = text(&execution["outcome"]);
-    assert!(
-        ["unknown", "signalled"].contains(&outcome.as_str()),
+    assert_eq!(
+        (
+            &execution["outcome"],
+            &execution["signal"],
+            &execution["cancelled"]
+        ),
+        (&json!("signalled"), &json!("KILL"), &json!(true)),
         "{execution}"
     );
+}
+
+#[test]
+fn people_who_wait_see_what_is_being_done_and_nothing_of_it_stays() {
+    let Some(house) = House::new() else { return };
+    let server = &house.server;
+    let asked = |id: &str| server.call("GET", &format!("/api/progress/{id}"), None);
+    let connecting = |value: &Value| text(&value["progress"]["text"]).starts_with("connecting to ");
+    let path = format!(
+        "/api/environments/{}/leases?progressId=mine",
+        house.environment
+    );
+    let admin = server.call(
+        "POST",
+        "/api/tokens",
+        Some(&json!({ "name": "other", "role": "admin" })),
+    );
+    let other = format!("Bearer {}", text(&admin.expect(201)["secret"]));
+    assert_eq!(asked("mine").status, 404);
+
+    house.wire.set(State::Silent);
+    std::thread::scope(|scope| {
+        let acquiring = scope.spawn(|| server.call("POST", &path, Some(&json!({}))));
+        let work = until("the acquire's progress", || {
+            let now = asked("mine").json();
+            connecting(&now).then_some(now)
+        });
+        let lease = server.lease(&text(&work["leaseId"]));
+        assert_eq!(lease["status"], "acquiring", "{lease}");
+        assert_eq!(lease["progress"], work["progress"]);
+        // What somebody else calls so is something else.
+        let host = format!("localhost:{}", server.port());
+        let headers = [("host", host.as_str()), ("authorization", other.as_str())];
+        assert_eq!(
+            server.tcp("GET", "/api/progress/mine", &headers, "").status,
+            404
+        );
+        house.wire.set(State::Up);
+        if acquiring.join().expect("an answer").status == 201 {
+            server.release(&text(&lease["id"]));
+        }
+        assert_eq!(asked("mine").status, 404);
+        until("the line to be gone", || {
+            server.lease(&text(&lease["id"]))["progress"]
+                .is_null()
+                .then_some(())
+        });
+    });
+
+    let lease = house.acquire();
+    assert!(server.lease(&lease)["progress"].is_null());
+    house.wire.set(State::Silent);
+    std::thread::scope(|scope| {
+        let releasing = scope.spawn(|| server.release(&lease));
+        until("the release's progress", || {
+            connecting(&server.lease(&lease)).then_some(())
+        });
+        house.wire.set(State::Up);
+        releasing.join().expect("an answer");
+    });
+    server.wait_lease(&lease, "released");
+    until("the line to be gone", || {
+        server.lease(&lease)["progress"].is_null().then_some(())
+    });
+
+    house.wire.set(State::Silent);
+    std::thread::scope(|scope| {
+        let path = format!(
+            "/api/environments/{}/probe?progressId=probe",
+            house.environment
+        );
+        let probing = scope.spawn(move || server.call("POST", &path, None));
+        until("the probe's progress", || {
+            connecting(&asked("probe").json()).then_some(())
+        });
+        house.wire.set(State::Up);
+        probing.join().expect("an answer").expect(200);
+    });
+    assert_eq!(asked("probe").status, 404);
 }
 
 #[test]
@@ -292,6 +383,7 @@ fn an_abandoned_cleanup_is_no_longer_tried_and_stands_in_the_activity_with_its_r
         "a lease in use is not abandoned: {}",
         early.stderr
     );
+    let running = house.start_waiting(&lease);
     house.wire.set(State::Down);
     house.server.release(&lease);
     let ran = house.server.run(&[
@@ -303,6 +395,10 @@ fn an_abandoned_cleanup_is_no_longer_tried_and_stands_in_the_activity_with_its_r
     ]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(house.server.lease(&lease)["status"], "abandoned");
+    // Nobody looked, so nobody can tell what became of its command.
+    assert_eq!(end_of(running).0, Some(125));
+    assert_eq!(house.only_execution(&lease)["outcome"], "unknown");
+    touch(&house.go());
     let activity = house.server.get("/api/activity").to_string();
     assert!(activity.contains("lease.abandoned"), "{activity}");
     assert!(activity.contains("the machine was sold"), "{activity}");

@@ -60,9 +60,13 @@ fn changed(members: Value) -> Value {
     shape
 }
 
-/// Installs without a grant.
+/// Sends a shape to be installed without a grant.
+fn send(server: &Server, shape: &Value) -> Answer {
+    server.upload("POST", "/api/plugins", "application/wasm", &shaped(shape))
+}
+
 fn install(server: &Server, shape: &Value) -> Value {
-    server.upload("/api/plugins", &shaped(shape)).expect(201)
+    send(server, shape).expect(201)
 }
 
 fn plugin(server: &Server) -> Value {
@@ -338,7 +342,7 @@ fn an_upgrade_that_cannot_be_installed_is_refused_by_its_field_and_leaves_the_ol
             changed(json!({ "operations": [["/api", "POST", "/boxes/%7Bresource}"]] })),
         ),
     ] {
-        let refused = server.upload("/api/plugins", &shaped(&shape));
+        let refused = send(&server, &shape);
         assert_eq!(refused.code(), "invalid_component", "{words}");
         let said = text(&refused.json()["error"]);
         assert!(said.contains(words), "{words}: {said}");
@@ -439,10 +443,7 @@ fn settings_that_allow_no_provider_ssh_or_memory_bound_every_grant() {
     );
     let plugin = server.get("/api/plugins/ssh");
     assert_eq!(plugin["granted"]["parts"], json!([]), "{plugin}");
-    let large = server.upload(
-        "/api/plugins",
-        &shaped(&changed(json!({ "memoryMib": 65 }))),
-    );
+    let large = send(&server, &changed(json!({ "memoryMib": 65 })));
     assert!(
         text(&large.json()["error"]).contains("this host allows 1 to 64 MiB"),
         "{}",

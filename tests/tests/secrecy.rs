@@ -1,7 +1,8 @@
 //! A canary in every secret: its bytes are looked for wherever they must not be.
 //!
-//! What the components see is asked of one that puts all that it sees into everything that it can say. A search that finds
-//! nothing proves nothing by itself, so each is shown to find what is there.
+//! What is in a component's memory is asked of one that looks through all of it in each of its exports, and that puts all
+//! that it sees into everything that it can say. A search that finds nothing proves nothing by itself, so each is shown to
+//! find what is there.
 
 #![allow(
     clippy::expect_used,
@@ -9,11 +10,13 @@
     reason = "a test fails by panicking, also in what it calls"
 )]
 
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use leasehold_parts::{Format, KeyPair, Kind};
+use leasehold_tests::canary::{Canaries, Seen, contains, files_below, processes, with_descendants};
 use leasehold_tests::http::text;
 use leasehold_tests::machine::Machine;
 use leasehold_tests::server::Server;
@@ -23,12 +26,16 @@ use serde_json::{Value, json};
 const PASSPHRASE: &str = "canary-Passphrase-8d1f0c";
 const TOKEN: &str = "canary-Token-'\"$`-51ab77";
 const INPUT: &str = "canary-Input-c0ffee-92";
+/// No secret: what every search must find.
+const CONTROL: &str = "open-Word-4711";
+/// What is legitimately in the environment of the command that was given it, and nowhere else.
+const OF_THE_COMMAND: [&str; 3] = ["token", "token's start", "token's end"];
 
 /// Every secret's bytes: each by a name, and a part that is long enough to be no coincidence.
-fn canaries(key: &KeyPair) -> Vec<(&'static str, Vec<u8>)> {
+fn canaries(key: &KeyPair) -> Canaries {
     // A line from the middle of the private half: no part of it is in the public one.
     let lines: Vec<&str> = key.private.lines().collect();
-    vec![
+    Canaries::new(vec![
         ("passphrase", PASSPHRASE.into()),
         ("token", TOKEN.into()),
         // Text that was quoted or escaped on the way.
@@ -36,31 +43,7 @@ fn canaries(key: &KeyPair) -> Vec<(&'static str, Vec<u8>)> {
         ("token's end", b"-51ab77".to_vec()),
         ("input", INPUT.into()),
         ("private key", lines[lines.len() - 3].into()),
-    ]
-}
-
-/// Names of the canaries in these bytes.
-fn found(bytes: &[u8], canaries: &[(&'static str, Vec<u8>)]) -> Vec<&'static str> {
-    canaries
-        .iter()
-        .filter(|(_, canary)| bytes.windows(canary.len()).any(|window| window == canary))
-        .map(|(name, _)| *name)
-        .collect()
-}
-
-/// Every file below a directory with its bytes.
-fn files(directory: &Path, all: &mut Vec<(String, Vec<u8>)>) {
-    for entry in std::fs::read_dir(directory).expect("a directory").flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            files(&path, all);
-        } else if path.is_file() {
-            all.push((
-                path.display().to_string(),
-                std::fs::read(&path).unwrap_or_default(),
-            ));
-        }
-    }
+    ])
 }
 
 /// Says that it is over when it goes, also by a panic.
@@ -72,73 +55,167 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Arguments of every process of this machine, which both sides are.
-fn arguments() -> Vec<u8> {
-    let mut all = Vec::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        all.extend(std::fs::read(entry.path().join("cmdline")).unwrap_or_default());
-        all.push(b'\n');
-    }
-    all
-}
-
 /// A server at its most talkative, and all that its API answered.
 struct Heard {
     server: Server,
     answers: Mutex<String>,
+    /// Paths of the description that answered 200 at least once.
+    answered: Mutex<BTreeSet<String>>,
 }
 
 impl Heard {
     fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
-        let answer = self.server.call(method, path, body);
+        self.keep(self.server.call(method, path, body)).1
+    }
+
+    fn keep(&self, answer: leasehold_tests::http::Answer) -> (u16, Value) {
         let mut answers = self.answers.lock().expect("answers");
         answers.push_str(&answer.head);
         answers.push_str(&answer.body);
-        answer.json()
+        (answer.status, answer.json())
     }
 
-    /// Everything that can be read.
+    /// Every path that can be read, for everything that there is.
     fn read_all(&self) {
+        let document = self.call("GET", "/api/openapi.json", None);
+        let known = self.known();
+        for (path, item) in document["paths"].as_object().expect("paths") {
+            let Some(get) = item.get("get") else { continue };
+            let queries = get["parameters"].as_array().into_iter().flatten();
+            let needed: Vec<String> = queries
+                .filter(|one| one["in"] == "query" && one["required"] == true)
+                .map(|one| text(&one["name"]))
+                .collect();
+            let query = match needed.as_slice() {
+                [] => "",
+                [one] if one == "path" => "?path=.",
+                other => panic!("nobody here knows the query {other:?} of {path}"),
+            };
+            for filled in filled(path, &known) {
+                let answer = self.server.call("GET", &format!("{filled}{query}"), None);
+                if self.keep(answer).0 == 200 {
+                    let mut answered = self.answered.lock().expect("paths");
+                    answered.insert(path.clone());
+                }
+            }
+        }
+        self.call("GET", "/api/activity?limit=1000", None);
+    }
+
+    /// What there is, by the names that the description's paths have for it.
+    fn known(&self) -> BTreeMap<&'static str, Vec<String>> {
         let company = self.server.company();
-        let of_company = |what: &str| format!("/api/companies/{company}/{what}");
-        for path in [
-            "/api/plugins".to_owned(),
-            "/api/companies".to_owned(),
-            "/api/activity?limit=500".to_owned(),
-            "/api/tokens".to_owned(),
-            "/metrics".to_owned(),
-            of_company("secrets"),
-            of_company("environments"),
-            of_company("environments/capabilities"),
-            of_company("environment-leases"),
-            of_company("activity"),
-        ] {
-            self.call("GET", &path, None);
+        let ids = |list: &Value, key: &str| -> Vec<String> {
+            let items = list.as_array().into_iter().flatten();
+            items.map(|item| text(&item[key])).collect()
+        };
+        let of_company = |what: &str| self.server.get(&format!("/api/companies/{company}/{what}"));
+        let leases = ids(&Value::from(self.server.leases()), "id");
+        let executions = leases
+            .iter()
+            .flat_map(|lease| ids(&Value::from(self.server.executions(lease)), "id"))
+            .collect();
+        BTreeMap::from([
+            ("companyId", vec![company.clone()]),
+            ("environmentId", ids(&of_company("environments"), "id")),
+            ("secretId", ids(&of_company("secrets"), "id")),
+            ("key", ids(&self.server.get("/api/plugins"), "key")),
+            ("leaseId", leases),
+            ("executionId", executions),
+        ])
+    }
+
+    /// Checks that `read_all` has read something of every path that there is.
+    fn everything_was_read(&self) {
+        let document = self.server.get("/api/openapi.json");
+        let answered = self.answered.lock().expect("paths");
+        for (path, item) in document["paths"].as_object().expect("paths") {
+            // Not an answer but a WebSocket, which `use_everything` opens by the command line.
+            let stream = path.ends_with("/executions/stream");
+            if item.get("get").is_some() && !stream {
+                assert!(answered.contains(path), "{path} never answered");
+            }
         }
-        for environment in self
-            .server
-            .get(&of_company("environments"))
-            .as_array()
-            .into_iter()
-            .flatten()
-        {
-            let id = text(&environment["id"]);
-            self.call("GET", &format!("/api/environments/{id}/secret-refs"), None);
-        }
-        for lease in self.server.leases() {
-            let id = text(&lease["id"]);
-            self.call(
-                "GET",
-                &format!("/api/environment-leases/{id}/observation"),
-                None,
-            );
-            self.call(
-                "GET",
-                &format!("/api/environment-leases/{id}/executions"),
-                None,
-            );
+        assert!(answered.len() > 20, "{answered:?}");
+    }
+}
+
+/// A path of the description with everything that there is in its place.
+fn filled(path: &str, known: &BTreeMap<&'static str, Vec<String>>) -> Vec<String> {
+    let Some((before, rest)) = path.split_once('{') else {
+        return vec![path.to_owned()];
+    };
+    let (name, after) = rest.split_once('}').expect("a closed brace");
+    let values = known
+        .get(name)
+        .unwrap_or_else(|| panic!("nobody here knows what {name} of {path} is"));
+    let ways = values
+        .iter()
+        .flat_map(|value| filled(&format!("{before}{value}{after}"), known));
+    ways.collect()
+}
+
+/// A command that has every secret runs on a lease of the SSH provider: what is on both sides while it does.
+fn look_while_it_runs(heard: &Heard, machine: &Machine, canaries: &Canaries) {
+    let all = processes();
+    let is_command = |one: &Seen| one.arguments.starts_with(b"sh\0-c\0printf %s ");
+    let of_command = with_descendants(&all, is_command);
+    let mut shown = 0;
+    for one in &all {
+        let said = String::from_utf8_lossy(&one.arguments).replace('\0', " ");
+        assert_eq!(canaries.in_bytes(&one.arguments), NONE, "in `{said}`");
+        let allowed = of_command.contains(&one.pid);
+        let forbidden = match allowed {
+            true => canaries.without(&OF_THE_COMMAND),
+            false => canaries.without(&[]),
+        };
+        let found = forbidden.in_bytes(&one.environment);
+        assert_eq!(found, NONE, "in the environment of `{said}`");
+        shown += usize::from(allowed && contains(&one.environment, TOKEN.as_bytes()));
+        // A script or an input that a shell put into a file, and unlinked.
+        if one.has("LEASEHOLD_LEASE") {
+            canaries.absent_from(&one.open_files());
         }
     }
+    assert!(shown > 0, "the command's own environment is seen");
+    assert!(all.iter().any(|one| one.pid == heard.server.pid()));
+
+    // On the target: the workspace, the records, the account's home, sshd's log.
+    let parent = machine.directory("leases");
+    let whole = parent.ancestors().nth(2).expect("the machine's folder");
+    let there = files_below(whole);
+    let stands = |what: &str| {
+        there
+            .iter()
+            .any(|(path, _)| path.starts_with(&parent) && path.to_string_lossy().contains(what))
+    };
+    for what in ["/.leasehold/owner", "/.leasehold/x/exe-", "/work/noted"] {
+        assert!(stands(what), "{what} is looked at");
+    }
+    let noted = |(path, bytes): &(PathBuf, Vec<u8>)| {
+        path.ends_with("work/noted") && contains(bytes, CONTROL.as_bytes())
+    };
+    assert!(there.iter().any(noted), "what a command writes is seen");
+    canaries.absent_from(&there);
+
+    look_at_what_is_kept(heard, canaries);
+}
+
+const NONE: Vec<&str> = Vec::new();
+
+/// What the server keeps: database, log, compiled components, all that is in its folders.
+fn look_at_what_is_kept(heard: &Heard, canaries: &Canaries) {
+    let kept = files_below(heard.server.path());
+    let has = |what: &str, bytes: &str| {
+        kept.iter().any(|(path, there)| {
+            path.to_string_lossy().contains(what) && contains(there, bytes.as_bytes())
+        })
+    };
+    assert!(has("leasehold.db", CONTROL), "the database is read");
+    assert!(has("leasehold.db-wal", ""), "so is what is not in it yet");
+    assert!(has("/compiled/", "ELF"), "so are compiled components");
+    assert!(has("/log", "TRACE"), "so is the log, at its most talkative");
+    canaries.absent_from(&kept);
 }
 
 /// The SSH provider's whole life with every secret in use; a command that has them runs while others look.
@@ -158,7 +235,8 @@ fn use_everything(heard: &Heard, machine: &Machine, environment: &str, looks: &d
     let signs = machine.directory("signs");
     let (ready, go) = (signs.join("ready"), signs.join("go"));
     let script = format!(
-        "printf %s \"$TOKEN$EXTRA\" | wc -c; wc -c; touch {}; while [ ! -e {} ]; do sleep 0.05; done",
+        "printf %s \"$TOKEN$EXTRA\" | wc -c; wc -c; echo {CONTROL} >noted; touch {}; \
+         while [ ! -e {} ]; do sleep 0.05; done",
         ready.display(),
         go.display(),
     );
@@ -167,8 +245,11 @@ fn use_everything(heard: &Heard, machine: &Machine, environment: &str, looks: &d
         let path = format!("/api/environment-leases/{lease}/executions");
         let body = &body;
         let ran = scope.spawn(move || heard.call("POST", &path, Some(body)));
+        // Whatever fails here, the command ends, and so does the wait for it.
+        let _go = Go(&go);
         until("the command", || ready.exists().then_some(()));
         looks();
+        heard.read_all();
         std::fs::write(&go, "").expect("a file");
         let ran = ran.join().expect("an answer");
         let counts: Vec<usize> = text(&ran["stdout"])
@@ -178,6 +259,14 @@ fn use_everything(heard: &Heard, machine: &Machine, environment: &str, looks: &d
         assert_eq!(counts, [TOKEN.len() * 2, INPUT.len()], "it had them: {ran}");
     });
     heard.read_all();
+    let counts = "printf %s \"$TOKEN\" | wc -c";
+    let streamed = heard
+        .server
+        .run(&["exec", &lease, "--", "sh", "-c", counts]);
+    assert_eq!(streamed.stdout.trim(), TOKEN.len().to_string());
+    let mut answers = heard.answers.lock().expect("answers");
+    answers.push_str(&streamed.stderr);
+    drop(answers);
     let released = heard.call(
         "POST",
         &format!("/api/environment-leases/{lease}/release"),
@@ -186,7 +275,17 @@ fn use_everything(heard: &Heard, machine: &Machine, environment: &str, looks: &d
     assert_eq!(released["status"], "released", "{released}");
 }
 
-/// A component that tells all that it sees, with the same secrets. What it answers to a command must contain `shown`.
+/// Lets a command go on when it goes.
+struct Go<'a>(&'a std::path::Path);
+
+impl Drop for Go<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::write(self.0, "");
+    }
+}
+
+/// A component that tells all that it sees, with the same secrets, in every call that the server makes of it. What it
+/// answers to a command must contain `shown`.
 fn hunt(heard: &Heard, environment: &str, shown: &str) {
     let call = |method: &str, path: &str, body: Option<&Value>| heard.call(method, path, body);
     let probed = call(
@@ -201,28 +300,45 @@ fn hunt(heard: &Heard, environment: &str, shown: &str) {
     let lease = call(
         "POST",
         &format!("/api/environments/{environment}/leases"),
-        Some(&json!({})),
+        Some(&json!({ "ttlSeconds": 600 })),
     );
     let lease = text(&lease["id"]);
     assert!(!lease.is_empty());
+    let of_lease = |what: &str| format!("/api/environment-leases/{lease}/{what}");
+    let longer = json!({ "ttlSeconds": 3600 });
+    call("POST", &of_lease("renew"), Some(&longer));
     let body = json!({ "argv": ["true"], "env": { "EXTRA": "plain" }, "stdin": INPUT });
-    let ran = call(
-        "POST",
-        &format!("/api/environment-leases/{lease}/executions"),
-        Some(&body),
-    );
+    let ran = call("POST", &of_lease("executions"), Some(&body));
     assert!(ran.to_string().contains(shown), "{ran}");
+    let executions = call("GET", &of_lease("executions"), None);
+    let signal = format!("/api/executions/{}/signal", text(&executions[0]["id"]));
+    call("POST", &signal, Some(&json!({ "signal": "TERM" })));
+    let files = of_lease("files?path=.");
+    let put = heard
+        .server
+        .upload("PUT", &files, "application/x-tar", &[0; 1024]);
+    heard.keep(put);
     heard.read_all();
-    call(
-        "POST",
-        &format!("/api/environment-leases/{lease}/release"),
-        None,
-    );
+    call("POST", &of_lease("release"), None);
     heard.read_all();
 }
 
+/// What the hunter found in its memory, by the export in which it looked.
+fn told(log: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut told: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for part in log.split("hunted in ").skip(1) {
+        let (export, found) = part
+            .split_once(';')
+            .and_then(|(line, _)| line.split_once(": "))
+            .unwrap_or_else(|| panic!("not told to its end: {part:.80}"));
+        let names = told.entry(export.to_owned()).or_default();
+        names.insert(found.to_owned());
+    }
+    told
+}
+
 #[test]
-fn no_secret_is_in_a_component_the_database_the_log_an_answer_or_a_processs_arguments() {
+fn no_secret_is_in_a_component_the_database_the_log_an_answer_a_process_or_on_the_target() {
     let Some(machine) = Machine::start() else {
         return;
     };
@@ -235,45 +351,66 @@ fn no_secret_is_in_a_component_the_database_the_log_an_answer_or_a_processs_argu
         .authorize(&machine.sshd.worker().name, &key.public)
         .expect("authorized");
     let canaries = canaries(&key);
+    let both = format!("{PASSPHRASE} {}", key.private);
     assert_eq!(
-        found(
-            format!("{PASSPHRASE} {}", key.private).as_bytes(),
-            &canaries
-        ),
+        canaries.in_bytes(both.as_bytes()),
         ["passphrase", "private key"]
     );
 
     let heard = Heard {
         server,
         answers: Mutex::default(),
+        answered: Mutex::default(),
     };
     let server = &heard.server;
     let mut target = machine.target(&server.secret("key", &key.private), machine.sshd.port());
     target["passphrase"] = server.secret("passphrase", PASSPHRASE);
     let token = server.secret("token", TOKEN);
-    let draft = |provider: &str, config: Value| json!({ "name": provider, "driver": "ssh", "provider": provider, "config": config, "envVars": { "TOKEN": token } });
+    let draft = |provider: &str, config: Value| {
+        json!({
+            "name": provider,
+            "description": CONTROL,
+            "driver": "ssh",
+            "provider": provider,
+            "config": config,
+            "envVars": { "TOKEN": token },
+        })
+    };
     server.install("ssh").expect(201);
     server.install("hostile-canary-hunter").expect(201);
     let config = json!({ "target": target, "remoteWorkspacePath": machine.directory("leases") });
     let ssh = text(&server.environment(&draft("ssh", config)).expect(201)["id"]);
-    let hunter = |name: &str, spoilt: Option<&str>| {
-        let mut config = json!({ "target": target, "token": token });
-        if let Some(spoilt) = spoilt {
-            config["at"] = spoilt.into();
-        }
+    let mut hunted = canaries.told();
+    hunted["control"] = Canaries::new(vec![("control", CONTROL.into())]).told()["control"].clone();
+    let hunter = |name: &str, key: &str, value: Value| {
+        let mut config =
+            json!({ "target": target, "token": token, "word": CONTROL, "hunt": hunted });
+        config[key] = value;
         let mut draft = draft("hostile-canary-hunter", config);
         draft["name"] = name.into();
-        text(&server.environment(&draft).expect(201)["id"])
+        let made = server.environment(&draft).expect(201);
+        assert_eq!(made["config"]["found"], "control", "in check-config");
+        text(&made["id"])
     };
-    // One that is shown the command, and one that talks on the way, in every export.
-    let quiet = hunter("quiet", Some("nothing"));
-    let loud = hunter("loud", None);
+    // One that is shown the command, one that talks on the way, in every export, and one that makes nothing.
+    let quiet = hunter("quiet", "at", "nothing".into());
+    let loud = hunter("loud", "loud", true.into());
+    let refusing = hunter("refusing", "refuse", true.into());
 
-    let (over, seen) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    let over = AtomicBool::new(false);
+    let seen = Mutex::new(BTreeSet::new());
+    // Between any two steps: arguments of all, and environments of all that are not a command's.
     let look = || {
-        seen.lock()
-            .expect("names")
-            .extend(found(&arguments(), &canaries))
+        for one in processes() {
+            let mut found = canaries.in_bytes(&one.arguments);
+            found.extend(match one.has("LEASEHOLD_EXECUTION") {
+                true => canaries.without(&OF_THE_COMMAND).in_bytes(&one.environment),
+                false => canaries.in_bytes(&one.environment),
+            });
+            let said = String::from_utf8_lossy(&one.arguments).replace('\0', " ");
+            let mut seen = seen.lock().expect("names");
+            seen.extend(found.into_iter().map(|name| (name, said.clone())));
+        }
     };
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -283,41 +420,46 @@ fn no_secret_is_in_a_component_the_database_the_log_an_answer_or_a_processs_argu
         });
         let _over = Over(&over);
         use_everything(&heard, &machine, &ssh, &|| {
-            assert!(
-                String::from_utf8_lossy(&arguments()).contains("printf %s"),
-                "the command's arguments are seen"
-            );
-            look();
+            look_while_it_runs(&heard, &machine, &canaries);
         });
         hunt(&heard, &quiet, "TOKEN");
         hunt(&heard, &loud, "context");
+        let refused = server.acquire(&refusing);
+        assert_eq!(heard.keep(refused).0, 502);
+        until("its list", || {
+            told(&server.log()).contains_key("list").then_some(())
+        });
+        heard.read_all();
     });
     assert_eq!(
         seen.into_inner().expect("names"),
-        Vec::<&str>::new(),
-        "in a process's arguments"
+        BTreeSet::new(),
+        "in a process"
     );
-    let answers = heard.answers.lock().expect("answers").clone();
-    assert_eq!(
-        found(answers.as_bytes(), &canaries),
-        Vec::<&str>::new(),
-        "in an answer"
-    );
-    let mut kept = Vec::new();
-    files(server.path(), &mut kept);
-    assert!(
-        kept.iter()
-            .any(|(name, bytes)| name.ends_with("leasehold.db-wal") && !bytes.is_empty())
-    );
-    assert!(kept.iter().any(|(name, bytes)| name.ends_with("log")
-        && found(bytes, &[("level", b"TRACE".to_vec())]) == ["level"]));
-    for (name, bytes) in &kept {
-        assert_eq!(found(bytes, &canaries), Vec::<&str>::new(), "in {name}");
+    let told = told(&server.log());
+    for export in [
+        "probe",
+        "acquire",
+        "keep-alive",
+        "inspect",
+        "release",
+        "list",
+        "start",
+        "state-of",
+        "signal",
+        "put",
+        "get",
+        "start of a command",
+    ] {
+        let found = told.get(export);
+        let only = BTreeSet::from(["control".to_owned()]);
+        assert_eq!(found, Some(&only), "in memory in {export}: {told:?}");
     }
-    // The other side keeps files too: records of commands, its log.
-    assert_eq!(
-        found(machine.sshd.log().as_bytes(), &canaries),
-        Vec::<&str>::new(),
-        "in sshd's log"
-    );
+    heard.everything_was_read();
+    let answers = heard.answers.lock().expect("answers").clone();
+    assert_eq!(canaries.in_bytes(answers.as_bytes()), NONE, "in an answer");
+    look_at_what_is_kept(&heard, &canaries);
+    let parent = machine.directory("leases");
+    let whole = parent.ancestors().nth(2).expect("the machine's folder");
+    canaries.absent_from(&files_below(whole));
 }

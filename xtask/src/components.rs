@@ -1,5 +1,6 @@
-//! `cargo xtask components`: builds `providers/*` and the Rust samples for `wasm32-wasip2`.
+//! `cargo xtask components`: builds `providers/*` and the samples for `wasm32-wasip2`.
 //!
+//! A sample that Rust cannot express is a core module in text, `examples/*.wat`, which `xtask-encode` makes a component.
 //! The same source gives the same bytes, wherever the checkout lies: each package is built by a command of its
 //! own (so that none chooses features for another), in the profile `component`, with the lock file as it is,
 //! and with every path of this machine mapped to a fixed one. What the caller's environment says about
@@ -9,6 +10,7 @@ use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -81,7 +83,9 @@ pub fn run(checkout: &Checkout, arguments: &Arguments) -> Result<()> {
             continue;
         }
         build(checkout, package)?;
-        for (built, file) in artifacts(checkout, name, package) {
+        let mut artifacts = artifacts(checkout, name, package);
+        artifacts.extend(encode(checkout, name, package)?);
+        for (built, file) in artifacts {
             let to = components.join(file);
             replace(&built, &to)?;
             println!("{}", to.display());
@@ -171,6 +175,47 @@ fn artifacts(checkout: &Checkout, name: &str, package: &Package) -> Vec<(PathBuf
             }
         })
         .collect()
+}
+
+/// Makes components of the core modules in text that stand beside a package's examples, and are called as they are.
+fn encode(checkout: &Checkout, name: &str, package: &Package) -> Result<Vec<(PathBuf, String)>> {
+    let mut made = Vec::new();
+    let examples = package.manifest_path.with_file_name("examples");
+    // A package without examples has none of these either.
+    for entry in fs::read_dir(&examples).into_iter().flatten() {
+        let module = entry
+            .with_context(|| format!("{} does not read", examples.display()))?
+            .path();
+        if module.extension().is_none_or(|ending| ending != "wat") {
+            continue;
+        }
+        let stem = module.file_stem().unwrap_or_default().to_string_lossy();
+        let file = format!("{name}-{stem}.wasm");
+        let built = guest_target(checkout).join(&file);
+        let mut command = Command::new(encoder(checkout)?);
+        command
+            .arg(&module)
+            .arg(checkout.root.join("wit"))
+            .arg("provider")
+            .arg(&built);
+        shell::run(&mut command)?;
+        made.push((built, file));
+    }
+    Ok(made)
+}
+
+/// Builds `xtask-encode`, with the features that the whole workspace has of what it stands on: the tests' build is then
+/// the same.
+fn encoder(checkout: &Checkout) -> Result<PathBuf> {
+    let mut command = shell::cargo(["build", "--quiet", "--locked", "--workspace"]);
+    command
+        .args(["--bin", "xtask_encode", "--target-dir"])
+        .arg(&checkout.target)
+        // Where it then is does not depend on the caller.
+        .env_remove("CARGO_BUILD_TARGET")
+        .current_dir(&checkout.root);
+    shell::run(&mut command)?;
+    Ok(checkout.target.join("debug/xtask_encode"))
 }
 
 /// Copies a file so that nobody ever sees half of it; leaves it alone where it is the same already.

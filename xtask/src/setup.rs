@@ -34,16 +34,19 @@ const TARGETS: &[Need] = &[
     need("ssh", "openssh-client"),
 ];
 
-/// To test on: login shells, small systems, each awk.
+/// To test on: login shells, small systems, each awk; and what the documents tell people to type.
 const TESTS: &[Need] = &[
     need("bash", "bash"),
     need("busybox", "busybox"),
+    need("curl", "curl"),
     need("dash", "dash"),
     need("fish", "fish"),
     need("gawk", "gawk"),
+    need("jq", "jq"),
     need("mawk", "mawk"),
     need("original-awk", "original-awk"),
     need("ps", "procps"),
+    need("script", "bsdutils"),
     need("setpriv", "util-linux"),
     need("strace", "strace"),
     need("tcsh", "tcsh"),

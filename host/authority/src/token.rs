@@ -3,7 +3,8 @@
 //! A token is shown once, when it is made; the database has its keyed hash alone. The row is
 //! authenticated, so that nobody makes an admin of an agent, or a revoked token good again, by editing it.
 //! [`Tokens::authenticate`] answers from memory where it can: a revocation in this process holds at once,
-//! one by another process on the same database within [`TRUSTED`].
+//! one by another process on the same database within [`TRUSTED`]. Whatever was begun with a token and goes on
+//! learns of its end by [`Tokens::until_revoked`].
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::json;
 use sqlx::Row as _;
+use tokio::sync::Notify;
 use zeroize::Zeroizing;
 
 use crate::activity::Entry;
@@ -24,6 +26,8 @@ use crate::{company, id, name};
 
 /// How long an answer from memory is good without asking the database.
 pub const TRUSTED: Duration = Duration::from_secs(2);
+/// How often the database is asked whether a token that is in use for long is good still.
+const ASKED_AGAIN: Duration = Duration::from_secs(10);
 /// Answers in memory at most.
 const REMEMBERED: usize = 4096;
 /// How every token begins.
@@ -70,6 +74,8 @@ struct Known {
 #[derive(Default)]
 pub(crate) struct TokenMemory {
     generation: AtomicU64,
+    /// Wakes whoever waits for the end of a token.
+    revoked: Notify,
     known: RwLock<HashMap<[u8; 32], Known>>,
 }
 
@@ -133,13 +139,13 @@ impl Tokens {
         match (new.role, &new.company) {
             (Role::Admin, Some(_)) => {
                 return Err(Error::invalid(
-                    "/company",
-                    "an admin token belongs to no company: leave it out",
+                    "/companyId",
+                    "an admin token is good in every company: leave the company out, or make a member or agent token of it",
                 ));
             }
             (Role::Member | Role::Agent, None) => {
                 return Err(Error::invalid(
-                    "/company",
+                    "/companyId",
                     "a member or agent token belongs to a company: name its id",
                 ));
             }
@@ -245,11 +251,39 @@ impl Tokens {
                     .await?;
                     tx.after_commit(move || {
                         memory.generation.fetch_add(1, Ordering::SeqCst);
+                        memory.revoked.notify_waiters();
                     });
                     Ok(token)
                 })
             })
             .await
+    }
+
+    /// Whether the token of this id may be used: it is there, authentic and not revoked.
+    pub async fn is_good(&self, id: &str) -> Result<bool> {
+        match load(self.store.read(), &self.keys, id).await {
+            Ok((token, _)) => Ok(token.revoked_at.is_none()),
+            Err(Error::NotFound { .. } | Error::Corrupt { .. }) => Ok(false),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Waits until the token of this id is not good any more: a revocation by this process ends the wait at once, one by
+    /// another process on the same database within ten seconds. While the database does not answer, nothing is known of a
+    /// revocation.
+    pub async fn until_revoked(&self, id: &str) {
+        loop {
+            let mut revoked = std::pin::pin!(self.memory.revoked.notified());
+            // Heard from before the question on, so that none comes between.
+            revoked.as_mut().enable();
+            if matches!(self.is_good(id).await, Ok(false)) {
+                return;
+            }
+            tokio::select! {
+                () = revoked => {}
+                () = tokio::time::sleep(ASKED_AGAIN) => {}
+            }
+        }
     }
 
     /// Whose token this is; none when it is nobody's, or revoked.

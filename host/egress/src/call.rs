@@ -201,16 +201,22 @@ impl Egress for Call {
         };
         // A session that cannot be reached is an error here, where the provider expects it.
         let reach = self.gate.while_open(name, route.line(Want::Shared));
-        let line = match deadline {
-            None => reach.await?,
+        let reached = match deadline {
+            None => reach.await,
             Some(limit) => timeout(limit, reach).await.map_err(|_| {
                 unavailable(
                     name,
                     format_args!("not connected within {} ms", limit.as_millis()),
                 )
-            })??,
+            })?,
         };
-        drop(line);
+        drop(reached.map_err(|mut error| {
+            // What is wrong with a key is known by its place in the target; the provider knows the configuration.
+            for violation in error.violations.iter_mut().flatten() {
+                violation.pointer.insert_str(0, &at.pointer);
+            }
+            error
+        })?);
         Ok(Arc::new(Session::new(
             Arc::new(route),
             self.gate.clone(),

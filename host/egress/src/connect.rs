@@ -109,13 +109,19 @@ pub(crate) async fn connect(
     target: &SshTarget,
 ) -> Result<Connection, Error> {
     // Keys first: a key that does not open reaches no server. Decrypting takes time, so not on this thread.
-    for hop in &target.hops {
+    let last = target.hops.len().saturating_sub(1);
+    for (at, hop) in target.hops.iter().enumerate() {
         if hop.opened.get().is_none() {
             let locked = hop.locked();
             let opened = tokio::task::spawn_blocking(move || locked.open())
                 .await
                 .map_err(|_| Error::new(Code::Internal, "opening a key did not end"))?;
-            hop.keep(opened)?;
+            hop.keep(opened.map_err(|mut wrong| {
+                if at < last {
+                    wrong.pointer.insert_str(0, &format!("/jump/{at}"));
+                }
+                wrong
+            }))?;
         }
     }
     let mut way = Way::default();

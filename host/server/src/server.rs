@@ -1,7 +1,8 @@
 //! `leasehold serve`: from settings to a server that answers, and back to nothing.
 //!
-//! In order: signals are caught, the data directory is locked, the doors open and `/healthz` answers, the
-//! service opens behind them, `/readyz` answers. A signal at any of these moments ends what was begun.
+//! In order: signals are caught, the data directory is locked, the master key and the database are opened, the doors
+//! open and `/healthz` answers, the service opens behind them, `/readyz` answers. A signal at any of these moments ends
+//! what was begun, in order and with success; a second one ends the process at once, and that is no success.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use leasehold_authority::{Authority, Options};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::operator::{OperatorToken, TokenFileError};
@@ -21,6 +23,8 @@ use crate::settings::{LogFormat, Settings};
 
 /// What the service gets to end in order when requests have used up the grace.
 const LAST_MOMENT: Duration = Duration::from_secs(2);
+/// The database's file in the data directory.
+const DATABASE: &str = "leasehold.db";
 
 /// Why the server did not start, or not stay.
 #[derive(Debug, thiserror::Error)]
@@ -39,12 +43,18 @@ pub enum ServeError {
     /// The operator's token file.
     #[error(transparent)]
     Token(#[from] TokenFileError),
+    /// The master key, or the database.
+    #[error(transparent)]
+    Authority(Box<leasehold_authority::OpenError>),
     /// A door.
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// The service behind.
     #[error(transparent)]
     Open(Box<OpenError>),
+    /// A second signal.
+    #[error("ended at once by a second signal; the next start finishes what this one left")]
+    Cut,
 }
 
 impl From<OpenError> for ServeError {
@@ -82,7 +92,7 @@ pub async fn run(settings: Settings) -> Result<(), ServeError> {
     let watching = tokio::spawn(signals.watch(closing.clone(), hard.clone()));
     let ended = tokio::select! {
         ended = serve_until(&settings, &closing, &hard) => ended,
-        () = hard.cancelled() => Ok(()),
+        () = hard.cancelled() => Err(ServeError::Cut),
     };
     watching.abort();
     ended
@@ -96,7 +106,20 @@ async fn serve_until(
     let data = open_data_dir(&settings.data_dir)?;
     let _lock = lock(&data, &settings.data_dir)?;
     let operator = OperatorToken::open_or_make(&data)?;
-    let doors = listen::open(settings.listen, &settings.socket).await?;
+    // What cannot be served is not listened for.
+    let opened = tokio::select! {
+        biased;
+        () = closing.cancelled() => return Ok(()),
+        opened = open_authority(settings, &data) => opened,
+    };
+    let authority = opened?;
+    let doors = match listen::open(settings.listen, &settings.socket).await {
+        Ok(doors) => doors,
+        Err(e) => {
+            authority.close().await;
+            return Err(e.into());
+        }
+    };
     let app = App::new(
         settings.limits.clone(),
         &settings.allowed_hosts,
@@ -121,9 +144,9 @@ async fn serve_until(
     };
 
     let options = ServiceOptions {
+        authority: authority.clone(),
         data_dir: data,
-        data_path: settings.data_dir.clone(),
-        master_key: settings.master_key.clone(),
+        component_bytes: settings.limits.component,
         plugins: settings.plugins.clone(),
     };
     let opened = tokio::select! {
@@ -142,6 +165,7 @@ async fn serve_until(
             closing.cancel();
             cut.cancel();
             let _ = served.await;
+            authority.close().await;
             return Err(e.into());
         }
         None => None,
@@ -160,10 +184,24 @@ async fn serve_until(
     if let Some(service) = service {
         let left = until.saturating_duration_since(tokio::time::Instant::now());
         service.shutdown(left.max(LAST_MOMENT)).await;
-        service.authority().close().await;
     }
+    authority.close().await;
     tracing::info!("stopped");
     Ok(())
+}
+
+async fn open_authority(settings: &Settings, data: &Dir) -> Result<Authority, ServeError> {
+    let data_dir = data
+        .try_clone()
+        .map_err(|e| refused(&settings.data_dir, e.to_string()))?;
+    Authority::open(Options {
+        database: settings.data_dir.join(DATABASE),
+        data_dir,
+        master_key: settings.master_key.clone(),
+        replica: "main".to_owned(),
+    })
+    .await
+    .map_err(|e| ServeError::Authority(Box::new(e)))
 }
 
 fn refused(path: &Path, message: impl Into<String>) -> ServeError {

@@ -165,9 +165,11 @@ impl Provider for Ssh {
             .map_or_else(gone, |workspace| observation(condition(workspace))))
     }
 
-    fn release(_: Call<Config>, h: Handle) -> Result<()> {
+    fn release(c: Call<Config>, h: Handle) -> Result<()> {
+        host::progress("connect", &format!("connecting to {}", c.target));
+        let session = ssh::open(TARGET)?;
         host::progress("release", "ending processes and removing the workspace");
-        ssh::open(TARGET)?.remove_workspace(&h.parent, &h.resource)
+        session.remove_workspace(&h.parent, &h.resource)
     }
 
     fn list(c: Call<Config>, query: Query) -> Result<Page<Handle>> {

@@ -3,7 +3,9 @@
 //! It creates nothing and changes nothing: the script only reads. Every failure names the target.
 
 use leasehold_provider::ssh::Session;
-use leasehold_provider::{Code, Content, Error, Finding, Result, finding, info, ssh, warning};
+use leasehold_provider::{
+    Code, Content, Error, Finding, Result, finding, host, info, ssh, warning,
+};
 
 use crate::TARGET;
 use crate::config::Config;
@@ -22,9 +24,11 @@ const LITTLE: u64 = 1 << 20;
 pub fn findings(config: &Config) -> Vec<Finding> {
     let target = config.target.to_string();
     let mut found = Vec::new();
+    host::progress("connect", &format!("connecting to {target}"));
     let opened = ssh::open(TARGET);
     connection(&target, opened.as_ref().err(), &mut found);
     if let Ok(session) = opened {
+        host::progress("look", &format!("looking at {target}"));
         match look(&session, &config.remote_workspace_path) {
             Ok(seen) => machine(&target, &config.remote_workspace_path, &seen, &mut found),
             Err(error) => found.push(failure(&target, "posix-minimum", error)),

@@ -1,8 +1,8 @@
 //! What the hostile samples share: a provider that behaves well but for one misdeed.
 //!
-//! Each example is a component of its own, `hostile-<example>`, and misbehaves in the export that its
-//! configuration names: `{"at": "probe"}`. Where nothing is named it misbehaves in every export but
-//! `describe` and `check-config`. What it does not spoil answers like the null provider's.
+//! Each example is a component of its own, `hostile-<example>`, and misbehaves in the exports that its
+//! configuration names, apart by a space: `{"at": "start state-of"}`. Where nothing is named it misbehaves in every
+//! export but `describe` and `check-config`. What it does not spoil answers like the null provider's.
 
 use std::marker::PhantomData;
 
@@ -10,13 +10,16 @@ use leasehold_provider::*;
 use serde::{Deserialize, Serialize};
 
 /// One way to misbehave.
-pub trait Misdeed {
+pub trait Misdeed: Sized {
     /// The example's name, which makes the provider's key: `hostile-<name>`.
     const NAME: &'static str;
     /// What it does, in a sentence.
     const DOES: &'static str;
     /// Whether it asks to use SSH targets.
     const SSH: bool = false;
+
+    /// Called in `describe`, which knows no configuration, before it answers.
+    fn describing() {}
 
     /// Called in the export that is to be spoilt, before it does its work; what this returns as an error the
     /// export returns.
@@ -33,8 +36,8 @@ pub trait Misdeed {
     /// # Errors
     /// As the misdeed wants.
     fn check_config(call: &Call<Config>, config: Value) -> Result<Value> {
-        if call.at.as_deref() == Some("check-config") {
-            Self::spoil("check-config", call)?;
+        if call.at.is_some() {
+            spoil::<Self>("check-config", call)?;
         }
         Ok(config)
     }
@@ -64,7 +67,7 @@ pub trait Misdeed {
 /// The configuration of every hostile sample.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Config {
-    /// The export to spoil, as the contract spells it (`keep-alive`, `start`); none: every one.
+    /// The exports to spoil, as the contract spells them (`keep-alive`, `start`), apart by a space; none: every one.
     #[serde(default)]
     pub at: Option<String>,
     /// Whatever else stands there, such as `target`.
@@ -83,9 +86,18 @@ pub struct Handle {
 /// The provider that commits the misdeed `M`.
 pub struct Hostile<M>(PhantomData<M>);
 
+/// Does something on a target that changes nothing there: from now on the host knows that something may exist.
+///
+/// # Errors
+/// As the target has them.
+pub fn act(target: &str) -> Result<()> {
+    let output = ssh::open(target)?.run("true", &[], &[], &Content::None, 0, None)?;
+    output.success().map(drop)
+}
+
 fn spoil<M: Misdeed>(export: &'static str, call: &Call<Config>) -> Result<()> {
     match call.at.as_deref() {
-        Some(at) if at != export => Ok(()),
+        Some(at) if !at.split(' ').any(|named| named == export) => Ok(()),
         _ => M::spoil(export, call),
     }
 }
@@ -95,13 +107,14 @@ impl<M: Misdeed> Provider for Hostile<M> {
     type Handle = Handle;
 
     fn describe() -> Manifest {
+        M::describing();
         let manifest = manifest(&format!("hostile-{}", M::NAME), env!("CARGO_PKG_VERSION"))
             .title(M::NAME)
             .summary(M::DOES)
             .schema(json!({
                 "type": "object",
                 "properties": {
-                    "at": { "type": "string", "title": "Export to spoil" },
+                    "at": { "type": "string", "title": "Exports to spoil" },
                     "target": { "type": "object", "format": "ssh-target" },
                     "token": { "type": "string", "format": "secret" }
                 }

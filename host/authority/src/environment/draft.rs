@@ -128,7 +128,7 @@ pub struct EnvironmentPatch {
     pub provider: Option<String>,
     /// Merged into the configuration field by field at the top level; `null` removes a field.
     pub config: Option<Map<String, Value>>,
-    /// Replaces all variables.
+    /// Merged into the variables by name; `null` removes one.
     pub env_vars: Option<Map<String, Value>>,
     /// Replaces the metadata; `null` removes it.
     #[serde(deserialize_with = "present")]
@@ -160,18 +160,11 @@ impl Environment {
         let driver = patch.driver.unwrap_or(self.driver);
         let provider = patch.provider.unwrap_or_else(|| self.provider.clone());
         let elsewhere = driver != self.driver || provider != self.provider;
-        let mut config = if elsewhere {
+        let config = if elsewhere {
             Map::new()
         } else {
             self.config.clone()
         };
-        for (key, value) in patch.config.unwrap_or_default() {
-            if value.is_null() {
-                config.shift_remove(&key);
-            } else {
-                config.insert(key, value);
-            }
-        }
         EnvironmentDraft {
             name: patch.name.unwrap_or_else(|| self.name.clone()),
             description: patch
@@ -179,12 +172,24 @@ impl Environment {
                 .unwrap_or_else(|| self.description.clone()),
             driver,
             provider,
-            config,
-            env_vars: patch.env_vars.unwrap_or_else(|| self.env_vars.clone()),
+            config: merged(config, patch.config),
+            env_vars: merged(self.env_vars.clone(), patch.env_vars),
             metadata: patch.metadata.unwrap_or_else(|| self.metadata.clone()),
             status: patch.status.unwrap_or(self.status),
         }
     }
+}
+
+/// An object with a patch laid over it, key by key, one level deep; `null` removes a key.
+fn merged(mut into: Map<String, Value>, patch: Option<Map<String, Value>>) -> Map<String, Value> {
+    for (key, value) in patch.unwrap_or_default() {
+        if value.is_null() {
+            into.shift_remove(&key);
+        } else {
+            into.insert(key, value);
+        }
+    }
+    into
 }
 
 /// A draft that may be stored, and the bindings that it needs.

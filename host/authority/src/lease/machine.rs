@@ -367,7 +367,13 @@ impl Step<'_> {
                 Ok(())
             }
 
-            (Releasing | PendingCleanup, Event::ReleaseConfirmed) => self.end(Released),
+            (Releasing | PendingCleanup, Event::ReleaseConfirmed) => {
+                // What a try in vain said is over; why an acquire failed stays said.
+                if self.next.attempts > 0 {
+                    self.next.failure = None;
+                }
+                self.end(Released)
+            }
             (_, Event::ReleaseConfirmed) => Err(self.refused(None)),
 
             (Releasing | PendingCleanup, Event::ReleaseUnconfirmed { reason, jitter }) => {

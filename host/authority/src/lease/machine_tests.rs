@@ -372,3 +372,24 @@ fn backoff_begins_at_a_second_and_jitter_spreads_its_upper_half() {
         Duration::from_secs(300)
     );
 }
+
+#[test]
+fn a_confirmed_release_forgets_what_a_try_in_vain_said_and_keeps_why_an_acquire_failed() {
+    let waiting = |attempts, failure: &str| State {
+        status: Status::PendingCleanup,
+        epoch: 3,
+        unsafe_sent: true,
+        resource: Some("a".to_owned()),
+        absent_since: None,
+        attempts,
+        reason: None,
+        failure: Some(failure.to_owned()),
+    };
+    let (released, _) = step(&waiting(2, "unreachable"), &Event::ReleaseConfirmed).unwrap();
+    assert_eq!(
+        (released.status, released.failure),
+        (Status::Released, None)
+    );
+    let (released, _) = step(&waiting(0, "no such image"), &Event::ReleaseConfirmed).unwrap();
+    assert_eq!(released.failure.as_deref(), Some("no such image"));
+}

@@ -306,10 +306,9 @@ impl Leases {
 
 fn not_usable(lease: &Lease) -> Error {
     if lease.status == Status::Active {
-        Error::conflict_with(
+        Error::conflict(
             code::LEASE_EXPIRED,
             format!("lease {} has expired", lease.id),
-            json!({ "expiresAt": lease.expires_at }),
         )
     } else {
         Error::conflict_with(
@@ -329,10 +328,8 @@ fn not_renewed(lease: &Lease, expected: Option<i64>) -> Error {
         return Error::stale(
             "expiry",
             format!(
-                "lease {} ends at {}, not at {}: it was renewed meanwhile, read it again",
+                "lease {} has another end by now than the one that was given: it was renewed meanwhile, read it again",
                 lease.id,
-                lease.expires_at.map_or("no time".into(), |t| t.to_string()),
-                expected.map_or("no time".into(), |t| t.to_string()),
             ),
         );
     }

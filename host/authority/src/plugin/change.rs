@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::row::{
     Allowed, PluginRow, load, needed, plugin_row, put_grant, put_plugin, put_revision,
 };
-use super::{Decision, NewRevision, Plugin, Plugins, Revision, collect, hex, usage, wider};
+use super::{Decision, NewRevision, Plugin, Plugins, Revision, hex, usage, wider};
 use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::environment::{self, EnvironmentMemory};
@@ -60,7 +60,7 @@ impl Plugins {
             .await
     }
 
-    /// Turns down the revision that waits: its component is deleted, and the current one serves on. A plugin that was
+    /// Turns down the revision that waits: nothing needs it any more, and the current one serves on. A plugin that was
     /// never granted is gone then; none is answered for it.
     pub async fn deny(&self, actor: &Actor, key: &str) -> Result<Option<Plugin>> {
         actor.require_manage()?;
@@ -152,13 +152,9 @@ async fn install(
         Some(digest) => Some(needed(tx, &key, digest).await?),
         None => None,
     };
-    if let Some(current) = &current {
-        if is_the_same(current, &new.digest, person.as_ref()) {
-            return load(tx, &key).await;
-        }
-        if current.digest == new.digest {
-            not_narrower_in_use(tx, current, person.as_ref()).await?;
-        }
+    if (current.as_ref()).is_some_and(|current| is_the_same(current, &new.digest, person.as_ref()))
+    {
+        return load(tx, &key).await;
     }
     put_revision(tx, &new).await?;
     let revision = needed(tx, &key, &new.digest).await?;
@@ -180,6 +176,7 @@ async fn install(
     };
     let grant_id = match &granted {
         Some((grant, from)) => {
+            not_narrower_in_use(tx, &revision, grant).await?;
             let allowed = Allowed {
                 digest: &new.digest,
                 asks: &new.asks,
@@ -199,7 +196,6 @@ async fn install(
             None
         }
     };
-    let collected = collect::unneeded(tx).await?;
     tx.record(
         &actor,
         Entry::new(
@@ -216,7 +212,6 @@ async fn install(
                 "requestDigest": new.request_digest,
                 "wider": wider,
                 "before": before,
-                "collected": collected,
             }),
         ),
     )
@@ -225,15 +220,8 @@ async fn install(
 }
 
 /// Fails where a grant takes something from a revision that leases need.
-async fn not_narrower_in_use(
-    tx: &mut Tx,
-    revision: &Revision,
-    grant: Option<&Grant>,
-) -> Result<()> {
-    let (Some(grant), Some(before)) = (grant, &revision.grant) else {
-        return Ok(());
-    };
-    if before.grant.is_within(grant) {
+async fn not_narrower_in_use(tx: &mut Tx, revision: &Revision, grant: &Grant) -> Result<()> {
+    if (revision.grant.as_ref()).is_none_or(|before| before.grant.is_within(grant)) {
         return Ok(());
     }
     let leases: i64 = sqlx::query_scalar(
@@ -274,13 +262,12 @@ async fn grant(
         ));
     }
     let revision = needed(tx, &key, &digest).await?;
-    if is_named(&row.current) {
-        not_narrower_in_use(tx, &revision, Some(&decision.grant)).await?;
-    } else if let Some(current) = &before {
+    if let Some(current) = &before {
         let current = needed(tx, &key, current).await?;
         same_driver(tx, Some(&current), &revision).await?;
     }
     let grant = decision.grant.of(&revision.manifest);
+    not_narrower_in_use(tx, &revision, &grant).await?;
     let allowed = Allowed {
         digest: &digest,
         asks: &decision.asks,
@@ -291,7 +278,6 @@ async fn grant(
     };
     let id = put_grant(tx, allowed).await?;
     promote(tx, &key, row, &digest, memory).await?;
-    let collected = collect::unneeded(tx).await?;
     tx.record(
         &actor,
         Entry::new(
@@ -304,7 +290,6 @@ async fn grant(
                 "grant": id,
                 "requestDigest": decision.request_digest,
                 "before": before,
-                "collected": collected,
             }),
         ),
     )
@@ -326,7 +311,6 @@ async fn deny(tx: &mut Tx, actor: Actor, key: String) -> Result<Option<Plugin>> 
     } else {
         put_plugin(tx, &key, &row).await?;
     }
-    let collected = collect::unneeded(tx).await?;
     tx.record(
         &actor,
         Entry::new(
@@ -334,7 +318,7 @@ async fn deny(tx: &mut Tx, actor: Actor, key: String) -> Result<Option<Plugin>> 
             None,
             "plugin",
             &key,
-            json!({ "digest": digest, "collected": collected }),
+            json!({ "digest": digest }),
         ),
     )
     .await?;

@@ -83,7 +83,21 @@ async fn a_token_is_somebody_until_it_is_revoked_and_only_its_hash_is_kept() {
         let content = std::fs::read(file.unwrap().path()).unwrap();
         assert!(!content.windows(rest.len()).any(|w| w == rest.as_bytes()));
     }
+    assert!(p.tokens().is_good(&token.id).await.unwrap());
+    // Whoever goes on with it hears of its end, and not before.
+    let tokens = p.tokens();
+    let mut ended = std::pin::pin!(tokens.until_revoked(&token.id));
+    assert!(
+        tokio::time::timeout(std::time::Duration::from_millis(50), ended.as_mut())
+            .await
+            .is_err()
+    );
     p.tokens().revoke(&operator(), &token.id).await.unwrap();
+    tokio::time::timeout(std::time::Duration::from_secs(5), ended)
+        .await
+        .expect("the end is told at once");
+    assert!(!p.tokens().is_good(&token.id).await.unwrap());
+    assert!(!p.tokens().is_good("tok_none").await.unwrap());
     assert_eq!(
         p.tokens().authenticate(&bearer).await.unwrap(),
         None,
@@ -98,7 +112,7 @@ async fn a_token_is_somebody_until_it_is_revoked_and_only_its_hash_is_kept() {
     );
     assert_eq!(
         pointers(p.tokens().create(&operator(), new(Role::Agent, None)).await),
-        ["/company"]
+        ["/companyId"]
     );
     assert_eq!(
         pointers(
@@ -106,7 +120,7 @@ async fn a_token_is_somebody_until_it_is_revoked_and_only_its_hash_is_kept() {
                 .create(&operator(), new(Role::Admin, Some(company)))
                 .await
         ),
-        ["/company"]
+        ["/companyId"]
     );
 }
 

@@ -43,7 +43,15 @@ async fn a_save_is_whole_compare_and_set_and_counts_what_changes_the_target() {
         );
         assert_eq!(p.environments().get(&id).await.unwrap(), after);
     }
+    let variables = |e: &Environment| e.env_vars.keys().cloned().collect::<Vec<_>>();
     let now = p.environments().get(&id).await.unwrap();
+    assert_eq!(
+        (&now.env_vars["CI"], variables(&now)),
+        (&json!("2"), variables(&f.environment)),
+        "what a patch does not name stays"
+    );
+    let without = now.patched(patch(json!({ "envVars": { "CI": null, "NEW": "1" } })));
+    assert!(!without.env_vars.contains_key("CI") && without.env_vars["NEW"] == "1");
     assert!(now.config.contains_key("target") && !now.config.contains_key("remoteWorkspacePath"));
     assert!(matches!(
         p.environments()

@@ -198,6 +198,7 @@ async fn a_wider_request_waits_while_the_old_revision_serves_until_it_is_granted
     // Denied, nothing of it is left but the record.
     let denied = p.plugins().deny(&operator(), "ssh").await.unwrap().unwrap();
     assert_eq!(denied.pending, None);
+    p.plugins().collect().await.unwrap();
     assert_eq!(standing(&p).await, [(2, "collected", 0), (1, "current", 1)]);
     assert!(
         p.plugins()
@@ -233,6 +234,7 @@ async fn a_later_install_takes_the_place_of_the_one_that_waited() {
     p.plugin("ssh", b"one").await;
     install(&p, wider(b"two")).await;
     install(&p, wider(b"three")).await;
+    p.plugins().collect().await.unwrap();
     assert_eq!(
         standing(&p).await,
         [(3, "pending", 0), (2, "collected", 0), (1, "current", 0)]
@@ -339,6 +341,21 @@ async fn nothing_is_taken_from_a_revision_that_leases_need() {
         ),
         "plugin_in_use"
     );
+    // Nor from one that is one step back.
+    p.plugin("ssh", b"component 2").await;
+    assert_eq!(
+        code_of(
+            p.plugins()
+                .install(
+                    &operator(),
+                    revision("ssh", Driver::Ssh, b"component 1"),
+                    Some(narrower.grant.clone())
+                )
+                .await
+        ),
+        "plugin_in_use"
+    );
+    p.plugins().rollback(&operator(), "ssh").await.unwrap();
     p.leases()
         .request_release(&operator(), &lease.id, "requested", Handling::Mine)
         .await

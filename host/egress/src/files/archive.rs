@@ -6,11 +6,14 @@ use std::collections::HashSet;
 use leasehold_contract::{ByteStream, Code, Error};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use super::GARBLED;
 use crate::error::quote;
 
 const BLOCK: usize = 512;
 /// The most that a name may take in its own entry; PATH_MAX is 4096.
 const NAME: u64 = 64 * 1024;
+/// The most that is remembered of what was left out.
+const LEFT_OUT: usize = 1000;
 
 /// What an entry is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +45,10 @@ pub(super) struct Reader<R = ByteStream> {
     /// Content of the current entry that is not read yet.
     left: u64,
     padding: u64,
-    /// Links may lead anywhere, and what is no file is passed over: the archive is only read.
+    /// Links may lead anywhere, and what is no file is left out: the archive is only read.
     lenient: bool,
+    /// What was left out, and why.
+    left_out: Vec<(String, &'static str)>,
     /// Links that the archive has made so far: nothing is unpacked through one.
     links: HashSet<String>,
 }
@@ -72,21 +77,29 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             left: 0,
             padding: 0,
             lenient: false,
+            left_out: Vec::new(),
             links: HashSet::new(),
         }
     }
 
     /// The next entry of an archive that goes to a reader, not to a target: its links are told as they are, and devices,
-    /// sockets and pipes are passed over.
+    /// pipes and names that are not UTF-8 are left out.
     pub(super) async fn next_to_read(&mut self) -> Result<Option<Entry>, Error> {
         self.lenient = true;
         self.next().await
+    }
+
+    /// What [`Reader::next_to_read`] has left out so far.
+    pub(super) fn left_out(&self) -> &[(String, &'static str)] {
+        &self.left_out
     }
 
     /// The next entry; none at the end. Content that was not read is passed over.
     pub(super) async fn next(&mut self) -> Result<Option<Entry>, Error> {
         let (mut long_path, mut long_link) = (None, None);
         let mut pax_size = None;
+        // Whether a name of the entry is not UTF-8.
+        let mut garbled = false;
         loop {
             self.skip().await?;
             let Some(header) = self.header().await? else {
@@ -95,8 +108,8 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             let size = header.entry_size().map_err(broken)?;
             let kind = header.as_bytes()[156];
             match kind {
-                b'L' => long_path = Some(self.text(size).await?),
-                b'K' => long_link = Some(self.text(size).await?),
+                b'L' => long_path = Some(self.text(size, &mut garbled).await?),
+                b'K' => long_link = Some(self.text(size, &mut garbled).await?),
                 b'x' => {
                     for (key, value) in pax(&self.bytes(size).await?)? {
                         match key.as_str() {
@@ -107,16 +120,37 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                         }
                     }
                 }
-                b'3' | b'4' | b'6' if self.lenient => {}
                 // Of all entries: comments and the like.
                 b'g' => {
                     self.bytes(size).await?;
                 }
                 _ => {
                     let size = pax_size.unwrap_or(size);
-                    return self
-                        .judge(&header, kind, size, long_path, long_link)
-                        .map(Some);
+                    garbled |= long_path.is_none() && !is_text(&header.path_bytes());
+                    if matches!(kind, b'1' | b'2') && long_link.is_none() {
+                        garbled |= !is_text(&header.link_name_bytes().unwrap_or_default());
+                    }
+                    let why = match kind {
+                        b'3' | b'4' => Some("a device"),
+                        b'6' => Some("a pipe"),
+                        _ => garbled.then_some(GARBLED),
+                    };
+                    let Some(why) = why.filter(|_| self.lenient) else {
+                        return self
+                            .judge(&header, kind, size, long_path, long_link)
+                            .map(Some);
+                    };
+                    let name = long_path.take().unwrap_or_else(|| {
+                        String::from_utf8_lossy(&header.path_bytes()).into_owned()
+                    });
+                    if self.left_out.len() < LEFT_OUT {
+                        self.left_out.push((inside(&name).unwrap_or(name), why));
+                    }
+                    if matches!(kind, b'0' | 0 | b'7') {
+                        self.left = size;
+                        self.padding = pad(size);
+                    }
+                    (long_link, pax_size, garbled) = (None, None, false);
                 }
             }
         }
@@ -283,13 +317,24 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         Ok(bytes)
     }
 
-    async fn text(&mut self, size: u64) -> Result<String, Error> {
+    async fn text(&mut self, size: u64, garbled: &mut bool) -> Result<String, Error> {
         let mut bytes = self.bytes(size).await?;
         while bytes.last() == Some(&0) {
             bytes.pop();
         }
-        String::from_utf8(bytes).map_err(|_| broken("a name in it is not UTF-8"))
+        match String::from_utf8(bytes) {
+            Ok(text) => Ok(text),
+            Err(e) if self.lenient => {
+                *garbled = true;
+                Ok(String::from_utf8_lossy(e.as_bytes()).into_owned())
+            }
+            Err(_) => Err(broken("a name in it is not UTF-8")),
+        }
     }
+}
+
+fn is_text(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_ok()
 }
 
 fn pad(size: u64) -> u64 {

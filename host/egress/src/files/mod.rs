@@ -46,7 +46,9 @@ pub(crate) async fn put(
 }
 
 /// A tar of `path`, absolute or relative to `root` and below it; names in it begin with the last part of `path`, or with
-/// `.` where it is `root` itself. Sockets, pipes and devices are left out.
+/// `.` where it is `root` itself. A link that `path` names is followed; those in a tree are told as they are, wherever
+/// they lead. Sockets, pipes, devices and names that are not UTF-8 are left out, each named in a comment
+/// (`left out: …`) of a global pax header.
 pub(crate) async fn get(
     route: Arc<Route>,
     root: &str,
@@ -64,8 +66,28 @@ pub(crate) async fn get(
     }
     match sftp::open(&route).await? {
         Some(sftp) => sftp.get(root, &full, closed).await,
-        None => tar::get(route, root, &full, closed).await,
+        None => {
+            let top = match full.rsplit('/').next() {
+                Some(last) if full != root => last,
+                _ => "",
+            };
+            tar::get(route, root, &full, top, closed).await
+        }
     }
+}
+
+/// Why a name is left out of what is read.
+const GARBLED: &str = "its name is not UTF-8";
+
+fn no_content(target: &str, path: &str, kind: &str) -> Error {
+    failed(
+        Code::FailedPrecondition,
+        target,
+        format_args!(
+            "{} is {kind}, which has no content to copy",
+            quote(path.as_bytes())
+        ),
+    )
 }
 
 fn outside(target: &str, path: &str, root: &str) -> Error {

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::archive::{Entry, Kind, Reader};
 use super::pipe::pipe;
 use super::write::Writer;
-use super::{PIECE, outside};
+use super::{GARBLED, PIECE, no_content, outside};
 use crate::channel::open as open_channel;
 use crate::error::{failed, quote, unknown};
 use crate::pool::{Line, Route, Want};
@@ -32,6 +32,16 @@ const TYPE: u32 = 0o170_000;
 const IS_DIR: u32 = 0o040_000;
 const IS_FILE: u32 = 0o100_000;
 const IS_LINK: u32 = 0o120_000;
+
+/// What something without content is, by its bits.
+fn contentless(bits: u32) -> &'static str {
+    match bits & TYPE {
+        0o010_000 => "a pipe",
+        0o140_000 => "a socket",
+        0o020_000 | 0o060_000 => "a device",
+        _ => "of a kind that is not known",
+    }
+}
 
 /// An SFTP session on a channel of its own.
 pub(super) struct Sftp {
@@ -424,14 +434,27 @@ impl Sftp {
         };
         let attrs = if top.attrs.permissions.unwrap_or(0) & TYPE == IS_LINK {
             // Named itself, a link is followed.
-            self.raw
-                .stat(full)
-                .await
-                .map_err(|e| self.error(full, &e))?
-                .attrs
+            match self.raw.stat(full).await {
+                Ok(found) => found.attrs,
+                Err(SftpError::Status(s)) if s.status_code == StatusCode::NoSuchFile => {
+                    return Err(failed(
+                        Code::NotFound,
+                        &self.name,
+                        format_args!(
+                            "{} is a link to something that is not there",
+                            quote(full.as_bytes())
+                        ),
+                    ));
+                }
+                Err(e) => return Err(self.error(full, &e)),
+            }
         } else {
             top.attrs
         };
+        let bits = attrs.permissions.unwrap_or(0);
+        if bits & TYPE != IS_DIR && bits & TYPE != IS_FILE {
+            return Err(no_content(&self.name, full, contentless(bits)));
+        }
         let sftp = Arc::new(self);
         Ok(pipe(closed, move |sink| async move {
             let writer = Writer::new(sink);
@@ -474,7 +497,15 @@ impl Sftp {
                     let mut below = self.list(&place).await?;
                     below.sort_by(|a, b| b.0.cmp(&a.0));
                     for (name, attrs) in below {
-                        waiting.push((join(&place, &name), join_name(&path, &name), attrs));
+                        let (place, path) = (join(&place, &name), join_name(&path, &name));
+                        // What is not UTF-8 came with other characters in its name, by which nothing is found.
+                        if name.contains(char::REPLACEMENT_CHARACTER)
+                            && self.kind(&place).await?.is_none()
+                        {
+                            writer.left_out(&path, GARBLED).await?;
+                            continue;
+                        }
+                        waiting.push((place, path, attrs));
                     }
                 }
                 IS_LINK => {
@@ -489,8 +520,7 @@ impl Sftp {
                     entry.kind = Kind::File;
                     self.read(writer, &place, entry).await?;
                 }
-                // Sockets, pipes and devices have no content to copy.
-                _ => {}
+                _ => writer.left_out(&path, contentless(bits)).await?,
             }
         }
         Ok(())

@@ -8,10 +8,10 @@ use leasehold_contract::{ByteStream, Code, Ended, Error};
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio_util::sync::CancellationToken;
 
-use super::archive::Reader;
+use super::archive::{Entry, Kind, Reader};
 use super::pipe::pipe;
 use super::write::{Writer, header};
-use super::{PIECE, outside};
+use super::{PIECE, no_content, outside};
 use crate::channel::{Event, Reading, Running, exec};
 use crate::error::{code_of, failed, quote, unknown};
 use crate::pool::{Route, Want};
@@ -25,6 +25,7 @@ fn refusal(name: &str, code: i32, said: &[u8], place: &str) -> Error {
     let said = quote(said);
     match code {
         3 => outside(name, place, "the root"),
+        4 => no_content(name, place, "a pipe, a socket or a device"),
         127 => failed(
             Code::Unsupported,
             name,
@@ -112,6 +113,7 @@ pub(super) async fn get(
     route: Arc<Route>,
     root: &str,
     full: &str,
+    top: &str,
     closed: Option<CancellationToken>,
 ) -> Result<ByteStream, Error> {
     let name = route.name();
@@ -132,21 +134,61 @@ pub(super) async fn get(
             Event::Ended(_) => return Err(unknown(&name, format_args!("{full}: tar was ended"))),
         }
     };
-    let full = full.to_owned();
+    let (full, top) = (full.to_owned(), top.to_owned());
     Ok(pipe(closed, move |sink| async move {
         let _route = route;
+        let writer = Writer::new(sink);
         let (from_tar, to_reader) = tokio::io::duplex(4 * PIECE);
         let pumping = pump(read, first, said, from_tar, &name, &full);
-        let copying = copy(Reader::new(to_reader), Writer::new(sink));
+        let copying = copy(Reader::new(to_reader), &writer, &top);
         // A tar that failed says so in its status: its reason is better than an archive that ends early.
         let (pumped, copied) = tokio::join!(pumping, copying);
-        pumped.and(copied)
+        let said = pumped?;
+        copied?;
+        for socket in sockets(&said) {
+            writer.left_out(&joined(&top, socket), "a socket").await?;
+        }
+        writer.finish().await
     }))
 }
 
+/// Names of sockets that GNU tar says it passed over.
+fn sockets(said: &[u8]) -> impl Iterator<Item = &str> {
+    let lines = said.split(|byte| *byte == b'\n');
+    lines.filter_map(|line| {
+        let line = std::str::from_utf8(line).ok()?;
+        let path = line.strip_suffix(": socket ignored")?;
+        Some(path.split_once("./")?.1.trim_start_matches("./"))
+    })
+}
+
+fn joined(top: &str, path: &str) -> String {
+    match (top, path) {
+        ("", path) => path.to_owned(),
+        (top, "") => top.to_owned(),
+        (top, path) => format!("{top}/{path}"),
+    }
+}
+
+/// Gives an entry the name that it has below `top`. A directory is called `.` by tar, and comes first; what is no
+/// directory comes alone.
+fn rename(entry: &mut Entry, top: &str, alone: bool) {
+    entry.path = if alone {
+        top.to_owned()
+    } else {
+        joined(top, &entry.path)
+    };
+    if let Kind::Hardlink(to) = &mut entry.kind {
+        *to = joined(top, to);
+    }
+}
+
 /// Passes every entry on, judged and written anew.
-async fn copy(mut from: Reader<DuplexStream>, to: Writer) -> Result<(), Error> {
-    while let Some(entry) = from.next_to_read().await? {
+async fn copy(mut from: Reader<DuplexStream>, to: &Writer, top: &str) -> Result<(), Error> {
+    let mut alone = None;
+    while let Some(mut entry) = from.next_to_read().await? {
+        let alone = *alone.get_or_insert(!entry.path.is_empty());
+        rename(&mut entry, top, alone);
         to.entry(&entry).await?;
         loop {
             let piece = from.content(PIECE).await?;
@@ -157,9 +199,13 @@ async fn copy(mut from: Reader<DuplexStream>, to: Writer) -> Result<(), Error> {
         }
         to.pad(entry.size).await?;
     }
-    to.finish().await
+    for (path, why) in from.left_out() {
+        to.left_out(&joined(top, path), why).await?;
+    }
+    Ok(())
 }
 
+/// Feeds the reader of the archive, and answers what tar said beside it.
 async fn pump(
     mut read: Reading,
     first: Bytes,
@@ -167,18 +213,18 @@ async fn pump(
     mut to: DuplexStream,
     name: &str,
     full: &str,
-) -> Result<(), Error> {
+) -> Result<Vec<u8>, Error> {
     let mut reading = to.write_all(&first).await.is_ok();
     loop {
         match read.next().await {
             // Read to the end even when nobody wants it: the status is at the end.
             Event::Stdout(b) if reading => reading = to.write_all(&b).await.is_ok(),
-            Event::Stdout(_) => return Ok(()),
+            Event::Stdout(_) => return Ok(said),
             Event::Stderr(b) => {
                 let room = SAID - said.len().min(SAID);
                 said.extend_from_slice(&b[..b.len().min(room)]);
             }
-            Event::Ended(Ended::Exited(0)) => return Ok(()),
+            Event::Ended(Ended::Exited(0)) => return Ok(said),
             Event::Ended(Ended::Exited(code)) => return Err(refusal(name, code, &said, full)),
             Event::Ended(Ended::Lost(why)) => {
                 return Err(unknown(

@@ -1,10 +1,12 @@
-//! Writes a tar: ustar headers, GNU entries for long names. Only what [`super::archive::Entry`] can say is written.
+//! Writes a tar: ustar headers, GNU entries for long names, and comments for what is not in it. Only what
+//! [`super::archive::Entry`] can say is written.
 
 use bytes::Bytes;
 use leasehold_contract::{Code, Error};
 
 use super::archive::{Entry, Kind};
 use super::pipe::{Gone, Sink};
+use crate::error::quote;
 
 /// An archive on its way to a reader.
 pub(super) struct Writer {
@@ -35,6 +37,12 @@ impl Writer {
             0 => Ok(()),
             n => self.raw(vec![0; 512 - n as usize]).await,
         }
+    }
+
+    /// Names what the archive does not hold, and why. Whoever does not look for it passes it over.
+    pub(super) async fn left_out(&self, path: &str, why: &str) -> Result<(), Error> {
+        let text = format!("left out: {} ({why})", quote(path.as_bytes()));
+        self.raw(comment(&text)).await
     }
 
     /// The closing blocks.
@@ -100,10 +108,51 @@ pub(super) fn header(entry: &Entry) -> Vec<u8> {
     bytes
 }
 
+/// A comment of all that follows: a global pax header.
+fn comment(text: &str) -> Vec<u8> {
+    // A record begins with its own length, the digits of that included.
+    let rest = format!(" comment={text}\n");
+    let mut length = rest.len();
+    while length != rest.len() + length.to_string().len() {
+        length = rest.len() + length.to_string().len();
+    }
+    let record = format!("{length}{rest}");
+    let mut header = tar::Header::new_ustar();
+    let name = b"pax_global_header";
+    header.as_mut_bytes()[..name.len()].copy_from_slice(name);
+    header.set_entry_type(tar::EntryType::XGlobalHeader);
+    header.set_size(record.len() as u64);
+    header.set_mode(0o644);
+    header.set_cksum();
+    let mut bytes = header.as_bytes().to_vec();
+    bytes.extend_from_slice(record.as_bytes());
+    bytes.resize(bytes.len().next_multiple_of(512), 0);
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::archive::Reader;
     use super::*;
+
+    #[tokio::test]
+    async fn a_comment_of_every_length_is_whole_and_other_readers_pass_it_over() {
+        for n in (0..120).chain(960..1010) {
+            let text = "x".repeat(n);
+            let mut bytes = comment(&text);
+            bytes.extend([0; 1024]);
+            let mut archive = tar::Archive::new(&bytes[..]);
+            let mut entry = archive.entries().unwrap().next().unwrap().unwrap();
+            let mut records = entry.pax_extensions().unwrap().unwrap();
+            let record = records.next().unwrap().unwrap();
+            assert_eq!(
+                (record.key().unwrap(), record.value().unwrap()),
+                ("comment", text.as_str())
+            );
+            assert!(records.next().is_none());
+            assert_eq!(Reader::new(&bytes[..]).next().await.unwrap(), None);
+        }
+    }
 
     #[tokio::test]
     async fn what_is_written_is_read_back_with_names_of_every_length() {

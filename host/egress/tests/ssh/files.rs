@@ -271,3 +271,131 @@ async fn a_reader_that_stops_early_takes_nothing_with_it() {
         assert!(again.len() > 20_000_000, "{way}");
     }
 }
+
+/// The names in an archive, and what its comments say was left out.
+fn contents(bytes: &[u8]) -> (Vec<String>, Vec<String>) {
+    let (mut names, mut left_out) = (Vec::new(), Vec::new());
+    for entry in tar::Archive::new(bytes).entries().unwrap() {
+        let mut entry = entry.unwrap();
+        if entry.header().entry_type().is_pax_global_extensions() {
+            for record in entry.pax_extensions().unwrap().unwrap() {
+                let record = record.unwrap();
+                assert_eq!(record.key(), Ok("comment"));
+                left_out.push(record.value().unwrap().to_owned());
+            }
+        } else {
+            names.push(entry.path().unwrap().display().to_string());
+        }
+    }
+    names.sort();
+    left_out.sort();
+    (names, left_out)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_no_content_or_no_sayable_name_is_left_out_and_named() {
+    use std::os::unix::ffi::OsStrExt;
+    for (way, lab, account) in labs() {
+        let root = lab.sshd.directory(account, "files").unwrap();
+        let session = lab.open(&lab.target(account)).await.unwrap();
+        let tree = root.join("tree");
+        std::fs::create_dir(&tree).unwrap();
+        std::fs::write(tree.join("file"), "x").unwrap();
+        std::fs::hard_link(tree.join("file"), tree.join("hard")).unwrap();
+        let garbled = std::ffi::OsStr::from_bytes(b"caf\xe9");
+        std::fs::write(tree.join(garbled), "0123456789").unwrap();
+        std::fs::write(tree.join("z"), "y").unwrap();
+        let long = "p".repeat(150);
+        for pipe in ["pipe", &long] {
+            let made = std::process::Command::new("mkfifo")
+                .arg(tree.join(pipe))
+                .status();
+            assert!(made.unwrap().success());
+        }
+        let _socket = std::os::unix::net::UnixListener::bind(tree.join("socket")).unwrap();
+        let bytes = get(&session, &root, "tree").await;
+        let (names, left_out) = contents(&bytes);
+        assert_eq!(
+            names,
+            ["tree/", "tree/file", "tree/hard", "tree/z"],
+            "{way}"
+        );
+        assert_eq!(
+            left_out,
+            [
+                "left out: tree/caf\u{fffd} (its name is not UTF-8)".to_owned(),
+                "left out: tree/pipe (a pipe)".to_owned(),
+                format!("left out: tree/{long} (a pipe)"),
+                "left out: tree/socket (a socket)".to_owned(),
+            ],
+            "{way}"
+        );
+        let out = tempfile::tempdir().unwrap();
+        tar::Archive::new(&bytes[..]).unpack(out.path()).unwrap();
+        let out = out.path().join("tree");
+        assert_eq!(std::fs::read(out.join("hard")).unwrap(), b"x", "{way}");
+        assert_eq!(std::fs::read(out.join("z")).unwrap(), b"y", "{way}");
+        for what in ["tree/pipe", "tree/socket"] {
+            let asked = session.get(root.to_str().unwrap().into(), what.into());
+            let e = asked.await.err().unwrap();
+            assert_eq!(e.code, Code::FailedPrecondition, "{way} {what}: {e}");
+            assert!(e.message.contains(what), "{way}: {e}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_is_asked_for_is_followed_and_keeps_its_name() {
+    for (way, lab, account) in labs() {
+        let root = lab.sshd.directory(account, "files").unwrap();
+        let outside = lab.sshd.directory(account, "outside").unwrap();
+        let session = lab.open(&lab.target(account)).await.unwrap();
+        std::fs::create_dir_all(root.join("real/below")).unwrap();
+        std::fs::write(root.join("real/file"), "content").unwrap();
+        symlink("/nowhere/else", root.join("real/away")).unwrap();
+        symlink("real/file", root.join("to-file")).unwrap();
+        symlink("real", root.join("to-directory")).unwrap();
+        symlink("gone", root.join("dangling")).unwrap();
+        std::fs::write(outside.join("precious"), "x").unwrap();
+        symlink(outside.join("precious"), root.join("to-precious")).unwrap();
+
+        let bytes = get(&session, &root, "to-file").await;
+        let mut archive = tar::Archive::new(&bytes[..]);
+        let mut entry = archive.entries().unwrap().next().unwrap().unwrap();
+        assert_eq!(entry.path().unwrap(), Path::new("to-file"), "{way}");
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut entry, &mut text).unwrap();
+        assert_eq!(text, "content", "{way}");
+
+        let bytes = get(&session, &root, "to-directory").await;
+        let (names, left_out) = contents(&bytes);
+        assert_eq!(
+            names,
+            [
+                "to-directory/",
+                "to-directory/away",
+                "to-directory/below/",
+                "to-directory/file"
+            ],
+            "{way}"
+        );
+        assert!(left_out.is_empty(), "{way}: {left_out:?}");
+        let out = tempfile::tempdir().unwrap();
+        tar::Archive::new(&bytes[..]).unpack(out.path()).unwrap();
+        assert_eq!(
+            std::fs::read_link(out.path().join("to-directory/away")).unwrap(),
+            Path::new("/nowhere/else"),
+            "{way}: in a tree a link is told as it is"
+        );
+
+        for (link, code) in [
+            ("dangling", Code::NotFound),
+            ("to-precious", Code::PermissionDenied),
+        ] {
+            let asked = session.get(root.to_str().unwrap().into(), link.into());
+            let e = asked.await.err().unwrap();
+            assert_eq!(e.code, code, "{way} {link}: {e}");
+            assert!(e.message.contains(link), "{way}: {e}");
+        }
+    }
+}

@@ -152,7 +152,11 @@ async fn a_key_that_cannot_be_read_reaches_no_server_and_says_how_to_mend_it() {
         let e = lab.reach(&value).await.err().unwrap();
         assert_eq!(e.code, Code::InvalidConfig, "{e}");
         assert!(e.message.contains(words), "{e}");
-        assert_eq!(e.violations.unwrap()[0].pointer, pointer);
+        // A pointer into the configuration, which has the target in a field of its own.
+        assert_eq!(
+            e.violations.unwrap()[0].pointer,
+            format!("/target{pointer}")
+        );
         assert!(
             !e.message.contains("secret") && !e.message.contains("wrong"),
             "{}",
@@ -232,6 +236,15 @@ async fn a_jump_is_passed_and_every_hop_is_verified_by_its_own_policy() {
     assert!(
         e.message.contains(&format!(":{}", first.sshd.port())),
         "the hop is named: {e}"
+    );
+    // What is wrong with a jump's key is pointed at there.
+    let mut locked = value.clone();
+    locked["jump"][0]["privateKey"] =
+        json!("-----BEGIN PRIVATE KEY-----\nZ2FyYmFnZQ==\n-----END PRIVATE KEY-----");
+    let e = last.reach(&locked).await.err().unwrap();
+    assert_eq!(
+        e.violations.unwrap()[0].pointer,
+        "/target/jump/0/privateKey"
     );
     // Nor the jump's for the target.
     let mut wrong = value.clone();

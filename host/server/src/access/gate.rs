@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use leasehold_authority::{Actor, Authority};
+use leasehold_authority::{Actor, ActorKind, Authority};
 
 use super::hosts::{is_unsafe, is_upgrade};
 use super::operator::OperatorToken;
@@ -190,6 +190,31 @@ pub async fn actor_of(app: &App, authority: &Authority, token: &str) -> Result<A
             "the token is not known, or was revoked",
         )
     })
+}
+
+/// Refuses a caller that was proven some time ago and whose token was revoked since.
+pub async fn still_known(app: &App, caller: &Actor) -> Result<(), ApiError> {
+    let ActorKind::Token { id, .. } = &caller.kind else {
+        return Ok(());
+    };
+    if app.service()?.authority().tokens().is_good(id).await? {
+        return Ok(());
+    }
+    Err(revoked())
+}
+
+/// Waits until the caller is nobody any more, its token having been revoked, and answers the refusal. For what goes on
+/// longer than a request.
+pub async fn dismissed(app: &App, caller: &Actor) -> ApiError {
+    let (ActorKind::Token { id, .. }, Some(service)) = (&caller.kind, app.service_if_open()) else {
+        return std::future::pending().await;
+    };
+    service.authority().tokens().until_revoked(id).await;
+    revoked()
+}
+
+fn revoked() -> ApiError {
+    ApiError::new(ErrorCode::Unauthenticated, "the token was revoked")
 }
 
 fn request_id() -> HeaderValue {

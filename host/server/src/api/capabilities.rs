@@ -11,15 +11,29 @@ use super::body::Id;
 use super::errors::ApiError;
 use crate::access::{Caller, roles};
 use crate::app::App;
-use crate::service::{Capabilities, Narrowing, ProviderCapabilities};
+use crate::service::{Capabilities, Narrowing, ProviderCapabilities, Withheld};
 
 /// What can be leased here.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Capabilities)]
 pub struct CapabilitiesView {
-    /// Every provider that works now; one that does not is not offered.
+    /// Every provider that works now.
     providers: Vec<ProviderView>,
+    /// Every provider that is installed and takes no new leases.
+    withheld: Vec<WithheldView>,
+}
+
+/// A provider that is installed and not offered.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Withheld)]
+pub struct WithheldView {
+    /// The provider's key.
+    key: String,
+    /// `grant`, where an administrator disabled it, or `health`
+    by: String,
+    reason: String,
 }
 
 /// What one provider can do.
@@ -55,7 +69,7 @@ pub struct ProviderView {
 #[schema(as = Narrowing)]
 pub struct NarrowingView {
     capability: String,
-    /// `exports`, `grant`, `configuration` or `health`
+    /// `exports`, or `health`: what this version of the host does not use
     by: String,
     reason: String,
 }
@@ -64,6 +78,17 @@ impl From<Capabilities> for CapabilitiesView {
     fn from(all: Capabilities) -> CapabilitiesView {
         CapabilitiesView {
             providers: all.providers.into_iter().map(Into::into).collect(),
+            withheld: all.withheld.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<Withheld> for WithheldView {
+    fn from(one: Withheld) -> WithheldView {
+        WithheldView {
+            key: one.key,
+            by: one.by,
+            reason: one.reason,
         }
     }
 }
@@ -103,7 +128,7 @@ pub fn router() -> OpenApiRouter<App> {
 /// Tell what can be leased
 #[utoipa::path(get, path = "/api/companies/{companyId}/environments/capabilities", operation_id = "getCapabilities", tag = "environments",
     params(("companyId" = String, Path, description = "The company's id")),
-    responses((status = 200, description = "Every provider that works now", body = CapabilitiesView)))]
+    responses((status = 200, description = "What can be leased, and what is installed and cannot", body = CapabilitiesView)))]
 async fn get(
     State(app): State<App>,
     caller: Caller,

@@ -164,7 +164,7 @@ pub struct EnvironmentPatchBody {
     /// Merged into the stored configuration key by key, one level deep; `null` removes a key.
     #[schema(value_type = Option<Object>)]
     config: Option<Map<String, Value>>,
-    /// Replaces all variables.
+    /// Merged into the stored variables by name; `null` removes one.
     #[schema(value_type = Option<Object>)]
     env_vars: Option<Map<String, Value>>,
     /// Replaces the metadata; `null` removes it.

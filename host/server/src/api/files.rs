@@ -77,8 +77,10 @@ async fn put(
 
 /// Read a file or a directory of a lease
 ///
-/// As a tar archive with `path`'s last name as its root. An answer that breaks off before its end failed on
-/// the way; what came is not whole.
+/// As a tar archive with `path`'s last name as its root. A link that `path` names is followed; links below it are
+/// told as they are. Sockets, pipes, devices and names that are not UTF-8 are left out, each named in a `comment` of a
+/// pax global header that begins with `left out: `. An answer that breaks off before its end failed on the way; what
+/// came is not whole.
 #[utoipa::path(get, path = "/api/environment-leases/{leaseId}/files", operation_id = "getFiles", tag = "files",
     params(("leaseId" = String, Path, description = "The lease's id"), FileQuery),
     responses((status = 200, description = "The archive", body = Vec<u8>, content_type = "application/x-tar")))]

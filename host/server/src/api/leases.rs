@@ -12,10 +12,11 @@ use utoipa_axum::routes;
 use super::body::{Id, Json, OptionalJson, Query};
 use super::environments::one_of;
 use super::errors::ApiError;
+use super::progress::{ProgressQuery, ProgressView};
 use super::time::Time;
 use crate::access::{Caller, roles};
 use crate::app::App;
-use crate::service::AcquireRequest;
+use crate::service::{AcquireRequest, Service};
 
 /// A lease.
 #[derive(Debug, Serialize, ToSchema)]
@@ -63,10 +64,23 @@ pub struct LeaseView {
     /// How often a release was tried without being confirmed.
     cleanup_attempts: u32,
     next_cleanup_at: Option<Time>,
+    /// What the work on it said last, while it is being acquired or released.
+    progress: Option<ProgressView>,
     agent_id: Option<String>,
     run_id: Option<String>,
     workspace_id: Option<String>,
     issue_id: Option<String>,
+}
+
+impl LeaseView {
+    /// The lease, with what goes on on it now.
+    fn now(row: Lease, service: &Service) -> LeaseView {
+        let progress = service.lease_progress(&row.id).map(Into::into);
+        LeaseView {
+            progress,
+            ..row.into()
+        }
+    }
 }
 
 impl From<Lease> for LeaseView {
@@ -108,6 +122,7 @@ impl From<Lease> for LeaseView {
             released_at: row.released_at.map(Into::into),
             cleanup_attempts: row.attempts,
             next_cleanup_at: row.next_attempt_at.map(Into::into),
+            progress: None,
             agent_id: row.caller.agent,
             run_id: row.caller.run,
             workspace_id: row.caller.workspace,
@@ -274,9 +289,11 @@ async fn page(
         cursor: query.cursor,
         limit: limit(query.limit)?,
     };
-    let page = app.service()?.authority().leases().list(&filter).await?;
+    let service = app.service()?;
+    let page = service.authority().leases().list(&filter).await?;
+    let items = page.items.into_iter();
     Ok(axum::Json(LeasePageView {
-        items: page.items.into_iter().map(Into::into).collect(),
+        items: items.map(|row| LeaseView::now(row, service)).collect(),
         next: page.next,
     }))
 }
@@ -286,15 +303,17 @@ async fn page(
 /// Answers when the lease is active, or why it is not. What was begun and could not be finished is cleaned up
 /// and shown as a lease of its own.
 #[utoipa::path(post, path = "/api/environments/{environmentId}/leases", operation_id = "acquireLease", tag = "leases",
-    params(("environmentId" = String, Path, description = "The environment's id")),
+    params(("environmentId" = String, Path, description = "The environment's id"), ProgressQuery),
     request_body = AcquireBody,
     responses((status = 201, description = "The active lease", body = LeaseView)))]
 async fn acquire(
     State(app): State<App>,
     caller: Caller,
     Id(environment): Id,
+    Query(named): Query<ProgressQuery>,
     OptionalJson(body): OptionalJson<AcquireBody>,
 ) -> Result<(StatusCode, axum::Json<LeaseView>), ApiError> {
+    let progress_id = named.checked()?;
     let service = app.service()?;
     let row = service.authority().environments().get(&environment).await?;
     roles::lease(&caller, &row.company_id, "environment", &environment)?;
@@ -312,6 +331,7 @@ async fn acquire(
         workspace_id: body.workspace_id,
         issue_id: body.issue_id,
         timeout_ms: body.timeout_ms,
+        progress_id,
     };
     let lease = service.acquire(&caller, &environment, request).await?;
     Ok((StatusCode::CREATED, axum::Json(lease.into())))
@@ -327,7 +347,7 @@ async fn get(
     Id(id): Id,
 ) -> Result<axum::Json<LeaseView>, ApiError> {
     let row = usable(&app, &caller, &id).await?;
-    Ok(axum::Json(row.into()))
+    Ok(axum::Json(LeaseView::now(row, app.service()?)))
 }
 
 /// Look at a leased environment now

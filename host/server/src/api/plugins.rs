@@ -13,7 +13,7 @@ use super::errors::{ApiError, ErrorCode};
 use super::plugin_views::{OfferView, PluginView};
 use crate::access::{Caller, roles};
 use crate::app::App;
-use crate::service::{GrantRequest, PluginDetails, parts};
+use crate::service::{GrantRequest, PluginDetails, read_parts};
 
 /// What is granted with an installation.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -95,7 +95,7 @@ async fn install(
         .flat_map(|list| list.split(','))
         .map(str::to_owned)
         .collect();
-    let without = parts(&without)?;
+    let without = read_parts(&without)?;
     let grant = match query.grant {
         Some(request_digest) => Some(GrantRequest {
             request_digest,
@@ -157,7 +157,7 @@ async fn grant(
     roles::manage(&caller)?;
     let grant = GrantRequest {
         request_digest: body.request_digest,
-        without: parts(&body.without)?,
+        without: read_parts(&body.without)?,
     };
     let service = app.service()?;
     let revision = body.revision.as_deref();

@@ -7,9 +7,10 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::body::{Id, Json};
+use super::body::{Id, Json, Query};
 use super::environments::EnvironmentDraftBody;
 use super::errors::ApiError;
+use super::progress::ProgressQuery;
 use crate::access::{Caller, roles};
 use crate::app::App;
 use crate::service::{HostKeyShown, ProbeReport};
@@ -136,15 +137,20 @@ pub fn router() -> OpenApiRouter<App> {
 ///
 /// Over a fresh connection; changes nothing on an SSH target. 200 whether it works or not.
 #[utoipa::path(post, path = "/api/environments/{environmentId}/probe", operation_id = "probeEnvironment", tag = "probes",
-    params(("environmentId" = String, Path, description = "The environment's id")),
+    params(("environmentId" = String, Path, description = "The environment's id"), ProgressQuery),
     responses((status = 200, description = "What was found", body = ProbeView)))]
 async fn saved(
     State(app): State<App>,
     caller: Caller,
     Id(id): Id,
+    Query(named): Query<ProgressQuery>,
 ) -> Result<axum::Json<ProbeView>, ApiError> {
     roles::manage(&caller)?;
-    let report = app.service()?.probe(&caller, &id).await?;
+    let progress_id = named.checked()?;
+    let report = app
+        .service()?
+        .probe(&caller, &id, progress_id.as_deref())
+        .await?;
     Ok(axum::Json(report.into()))
 }
 
@@ -152,19 +158,21 @@ async fn saved(
 ///
 /// Never leases and never qualifies. 200 whether it works or not.
 #[utoipa::path(post, path = "/api/companies/{companyId}/environments/probe-config", operation_id = "probeDraft", tag = "probes",
-    params(("companyId" = String, Path, description = "The company's id")),
+    params(("companyId" = String, Path, description = "The company's id"), ProgressQuery),
     request_body = EnvironmentDraftBody,
     responses((status = 200, description = "What was found", body = ProbeView)))]
 async fn draft(
     State(app): State<App>,
     caller: Caller,
     Id(company): Id,
+    Query(named): Query<ProgressQuery>,
     Json(body): Json<EnvironmentDraftBody>,
 ) -> Result<axum::Json<ProbeView>, ApiError> {
     roles::manage(&caller)?;
+    let progress_id = named.checked()?;
     let service = app.service()?;
     let report = service
-        .probe_draft(&caller, &company, body.try_into()?)
+        .probe_draft(&caller, &company, body.try_into()?, progress_id.as_deref())
         .await?;
     Ok(axum::Json(report.into()))
 }

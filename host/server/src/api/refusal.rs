@@ -124,7 +124,11 @@ fn provider(what: &str, error: ProviderError) -> ApiError {
     };
     let mut answer = ApiError::new(code, format!("{what}: {}", error.message))
         .with("providerCode", error.code.as_str());
+    // A provider's pointers are into the configuration, and a client's into the environment that has it.
     answer.violations = error.violations.unwrap_or_default();
+    for violation in &mut answer.violations {
+        violation.pointer.insert_str(0, "/config");
+    }
     answer.retry_after = error.retry_after.map(|ms| ms.div_ceil(1000));
     answer
 }

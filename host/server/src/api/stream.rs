@@ -1,8 +1,8 @@
 //! A command, live, over a WebSocket. The protocol is in `docs/execution-stream.md`.
 //!
 //! Invariant: nothing more is read from the command before what was read has left for the client, so that a
-//! slow reader slows the command and fills no memory. A client that goes away ends the command's input and lets
-//! go of the stream; it does not end the command, whose record goes on.
+//! slow reader slows the command and fills no memory. A client that goes away, or whose token is revoked, ends the
+//! command's input and lets go of the stream; it does not end the command, whose record goes on.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,6 +19,7 @@ use leasehold_contract::ProcessInput;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio_tungstenite::tungstenite;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -42,8 +43,10 @@ const CLOSE_TIME: Duration = Duration::from_secs(5);
 const PING_EVERY: Duration = Duration::from_secs(30);
 /// Data in one frame to the client, at most.
 const CHUNK: usize = 64 << 10;
-/// A frame from the client, at most.
-const LARGEST_FRAME: usize = 1 << 20;
+/// Input in one frame from the client, at most.
+const LARGEST_INPUT: usize = 1 << 20;
+/// A frame from the client, at most: the channel's byte and the input.
+const LARGEST_FRAME: usize = 1 + LARGEST_INPUT;
 
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
@@ -52,6 +55,7 @@ const STDERR: u8 = 2;
 const CLOSE_NORMAL: u16 = 1000;
 const CLOSE_GOING_AWAY: u16 = 1001;
 const CLOSE_REFUSED: u16 = 1008;
+const CLOSE_TOO_LARGE: u16 = 1009;
 const CLOSE_FAILED: u16 = 1011;
 
 /// What a client says in text.
@@ -152,6 +156,19 @@ fn gone(_: axum::Error) -> Over {
     Over::Gone
 }
 
+/// Why nothing more can be read: a frame that is too large is told, everything else is a client that is gone.
+fn unread(error: axum::Error, mend: &str) -> Over {
+    match error.into_inner().downcast_ref::<tungstenite::Error>() {
+        Some(tungstenite::Error::Capacity(_)) => ApiError::new(
+            ErrorCode::PayloadTooLarge,
+            format!("a frame has more than {LARGEST_FRAME} bytes, which is the most that a stream takes; {mend}"),
+        )
+        .with("limit", LARGEST_FRAME)
+        .into(),
+        _ => Over::Gone,
+    }
+}
+
 async fn converse(
     app: App,
     caller: Option<Caller>,
@@ -182,6 +199,7 @@ async fn converse(
         Err(Over::Refused(error)) => {
             let code = match error.code {
                 ErrorCode::ShuttingDown => CLOSE_GOING_AWAY,
+                ErrorCode::PayloadTooLarge => CLOSE_TOO_LARGE,
                 code if code.status().is_server_error() => CLOSE_FAILED,
                 _ => CLOSE_REFUSED,
             };
@@ -220,7 +238,12 @@ async fn run(
         None => authenticate(app, lease, socket).await?,
     };
     drop(stranger);
-    let request = match said(socket, START_TIME, "a start frame").await? {
+    let mut dismissed = std::pin::pin!(gate::dismissed(app, &caller));
+    let first = tokio::select! {
+        first = said(socket, START_TIME, "a start frame") => first?,
+        refusal = dismissed.as_mut() => return Err(refusal.into()),
+    };
+    let request = match first {
         Said::Start {
             argv,
             env,
@@ -261,6 +284,10 @@ async fn run(
     let ended = tokio::select! {
         ended = show(&mut output, &mut sink, &mut told, app.metrics()) => ended,
         over = typing.follow(&mut frames) => Err(over),
+        mut refusal = dismissed => {
+            refusal.message.push_str("; the command goes on, and its record with it");
+            Err(refusal.into())
+        }
     };
     if ended.is_err() {
         typing.let_go().await;
@@ -277,14 +304,15 @@ async fn authenticate(app: &App, lease: &str, socket: &mut WebSocket) -> Result<
         .into());
     };
     let actor = if Tickets::looks_like_one(&token) {
-        app.tickets()
-            .redeem(&token, lease, Instant::now())
-            .ok_or_else(|| {
-                ApiError::new(
-                    ErrorCode::Unauthenticated,
-                    "the ticket is not known for this lease, was used, or is too old",
-                )
-            })?
+        let redeemed = app.tickets().redeem(&token, lease, Instant::now());
+        let actor = redeemed.ok_or_else(|| {
+            ApiError::new(
+                ErrorCode::Unauthenticated,
+                "the ticket is not known for this lease, was used, or is too old",
+            )
+        })?;
+        gate::still_known(app, &actor).await?;
+        actor
     } else {
         gate::actor_of(app, app.service()?.authority(), &token).await?
     };
@@ -302,7 +330,13 @@ async fn said(socket: &mut WebSocket, within: Duration, wanted: &str) -> Result<
     let next = async {
         loop {
             match socket.recv().await {
-                None | Some(Err(_) | Ok(Message::Close(_))) => return Err(Over::Gone),
+                None | Some(Ok(Message::Close(_))) => return Err(Over::Gone),
+                Some(Err(e)) => {
+                    return Err(unread(
+                        e,
+                        "give a shorter command, and the rest as its input",
+                    ));
+                }
                 Some(Ok(Message::Text(text))) => return Ok(parse(&text)?),
                 Some(Ok(Message::Binary(_))) => return Err(out_of_place(wanted).into()),
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
@@ -449,7 +483,8 @@ impl Typing<'_> {
     async fn follow(&mut self, frames: &mut SplitStream<&mut WebSocket>) -> Over {
         loop {
             let step = match frames.next().await {
-                None | Some(Err(_) | Ok(Message::Close(_))) => return Over::Gone,
+                None | Some(Ok(Message::Close(_))) => return Over::Gone,
+                Some(Err(e)) => return unread(e, "send the input in several"),
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(()),
                 Some(Ok(Message::Binary(data))) => self.typed(data).await,
                 Some(Ok(Message::Text(text))) => match parse(&text) {

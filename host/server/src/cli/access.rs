@@ -31,19 +31,25 @@ pub fn server(named: Option<String>) -> Result<Place, CliError> {
 /// The token, if there is one. It is never taken from the data directory by itself: whatever listens on a
 /// TCP port would get it.
 pub fn token(file: Option<PathBuf>) -> Result<Option<String>, CliError> {
-    let token = match file {
-        Some(path) => read_token_file(&path)
-            .map_err(|e| CliError::Usage(format!("--token-file: {}: {e}", path.display())))?,
+    let (from, token) = match file {
+        Some(path) => {
+            let from = format!("--token-file: {}", path.display());
+            let token =
+                read_token_file(&path).map_err(|e| CliError::Usage(format!("{from}: {e}")))?;
+            (from, token)
+        }
         None => match std::env::var("LEASEHOLD_TOKEN") {
-            Ok(token) => token,
-            Err(_) => return Ok(None),
+            Ok(token) => ("LEASEHOLD_TOKEN".to_owned(), token),
+            Err(std::env::VarError::NotPresent) => return Ok(None),
+            // Its own words would repeat what it holds.
+            Err(std::env::VarError::NotUnicode(_)) => ("LEASEHOLD_TOKEN".to_owned(), String::new()),
         },
     };
     let token = token.trim().to_owned();
     if token.is_empty() || !token.bytes().all(|b| b.is_ascii_graphic()) {
-        return Err(CliError::Usage(
-            "the token is empty or holds characters that no token has".into(),
-        ));
+        return Err(CliError::Usage(format!(
+            "{from}: holds no token; one is the single line that `leasehold token create` printed"
+        )));
     }
     Ok(Some(token))
 }

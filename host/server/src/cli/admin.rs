@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use hyper::Method;
 use serde_json::{Value, json};
@@ -45,6 +46,11 @@ pub struct InCompany {
 }
 
 impl InCompany {
+    /// Whether one was named, by the flag or the environment.
+    pub fn is_named(&self) -> bool {
+        self.company.is_some()
+    }
+
     /// Its id: as named, or the only one there is.
     pub async fn id(&self, client: &Client) -> Result<String, CliError> {
         let all = client.get("/api/companies").await?;
@@ -141,7 +147,7 @@ pub enum TokenCommand {
     Create {
         /// For people
         name: String,
-        /// What it allows
+        /// What it allows; an admin's is good in every company, the others' in the one that --company names
         #[arg(long)]
         role: RoleName,
         #[command(flatten)]
@@ -152,6 +158,7 @@ pub enum TokenCommand {
     /// Revoke a token, at once
     Revoke {
         /// The token's id
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         id: String,
     },
 }
@@ -166,6 +173,13 @@ impl TokenCommand {
                 company,
             } => {
                 let (role, company) = match role {
+                    RoleName::Admin if company.is_named() => {
+                        return Err(CliError::Usage(
+                            "--company: an admin token is good in every company; make a member or agent token for one, \
+                             or leave the company out (and LEASEHOLD_COMPANY unset)"
+                                .into(),
+                        ));
+                    }
                     RoleName::Admin => ("admin", None),
                     RoleName::Member => ("member", Some(company.id(client).await?)),
                     RoleName::Agent => ("agent", Some(company.id(client).await?)),
@@ -298,7 +312,7 @@ fn value_of(file: Option<PathBuf>, trim: bool) -> Result<Zeroizing<String>, CliE
     match &file {
         Some(path) => {
             *value = std::fs::read_to_string(path)
-                .map_err(|e| CliError::Usage(format!("--file: {}: {e}", path.display())))?;
+                .map_err(|e| unreadable(&format!("--file: {}", path.display()), &e))?;
         }
         None => {
             if std::io::stdin().is_terminal() {
@@ -310,7 +324,7 @@ fn value_of(file: Option<PathBuf>, trim: bool) -> Result<Zeroizing<String>, CliE
             }
             std::io::stdin()
                 .read_to_string(&mut value)
-                .map_err(|e| CliError::Usage(format!("standard input: {e}")))?;
+                .map_err(|e| unreadable("standard input", &e))?;
         }
     }
     if trim && value.ends_with('\n') {
@@ -323,6 +337,15 @@ fn value_of(file: Option<PathBuf>, trim: bool) -> Result<Zeroizing<String>, CliE
         return Err(CliError::Usage("the value is empty".into()));
     }
     Ok(value)
+}
+
+fn unreadable(from: &str, error: &std::io::Error) -> CliError {
+    CliError::Usage(match error.kind() {
+        std::io::ErrorKind::InvalidData => {
+            format!("{from}: a secret is text in UTF-8; encode other bytes, as with `base64`")
+        }
+        _ => format!("{from}: {error}"),
+    })
 }
 
 /// `activity …`

@@ -34,6 +34,11 @@ impl std::str::FromStr for Place {
     fn from_str(text: &str) -> Result<Place, String> {
         if let Some(path) = text.strip_prefix("unix:") {
             let path = path.strip_prefix("//").unwrap_or(path);
+            if path.is_empty() {
+                return Err(format!(
+                    "--server: `{text}` names no socket; write unix:/path/to/it"
+                ));
+            }
             return Ok(Place::Unix(path.into()));
         }
         if text.starts_with("https://") {
@@ -50,14 +55,17 @@ impl std::str::FromStr for Place {
         if authority.is_empty() || authority.contains(['/', '@', '?', '#']) {
             return Err(format!("--server: `{text}` is not http://HOST:PORT"));
         }
-        let has_port = authority
-            .rsplit_once(':')
-            .is_some_and(|(name, port)| !name.is_empty() && port.parse::<u16>().is_ok());
-        Ok(Place::Tcp(if has_port {
-            authority.to_owned()
-        } else {
-            format!("{authority}:80")
-        }))
+        // A colon inside brackets is an IPv6 address's.
+        let port = match authority.rsplit_once(':') {
+            Some((_, rest)) if rest.ends_with(']') => None,
+            Some((name, port)) => Some((name, port.parse::<u16>())),
+            None => None,
+        };
+        match port {
+            None => Ok(Place::Tcp(format!("{authority}:80"))),
+            Some((name, Ok(_))) if !name.is_empty() => Ok(Place::Tcp(authority.to_owned())),
+            Some(_) => Err(format!("--server: `{text}` is not http://HOST:PORT")),
+        }
     }
 }
 
@@ -108,9 +116,14 @@ impl Client {
                 Box::new(s) as _
             }),
         };
-        connected.map_err(|e| CliError::Unreachable {
-            at: self.place.to_string(),
-            cause: e.to_string(),
+        connected.map_err(|e| match (e.kind(), &self.place) {
+            (std::io::ErrorKind::PermissionDenied, Place::Unix(path)) => {
+                CliError::Forbidden(path.display().to_string())
+            }
+            _ => CliError::Unreachable {
+                at: self.place.to_string(),
+                cause: e.to_string(),
+            },
         })
     }
 
@@ -129,13 +142,15 @@ impl Client {
         let wire = self.connect().await?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(wire)).await.map_err(broken)?;
-        tokio::spawn(connection);
+        let connection = tokio::spawn(connection);
         let response = sender.send_request(request).await.map_err(broken)?;
         if response.status().is_success() {
             return Ok(response);
         }
         let status = response.status();
         let body = response.into_body().collect().await.map_err(broken)?;
+        // What is still being sent is not wanted any more.
+        connection.abort();
         Err(refusal(status, &body.to_bytes()))
     }
 
@@ -146,6 +161,7 @@ impl Client {
         path: &str,
         body: Option<Value>,
     ) -> Result<Value, CliError> {
+        let changes = method != Method::GET;
         let mut head = self.head(method, path);
         let bytes = match body {
             Some(value) => {
@@ -154,7 +170,12 @@ impl Client {
             }
             None => Bytes::new(),
         };
-        self.whole(head, bytes).await
+        match self.whole(head, bytes).await {
+            Err(CliError::Broken(why)) if changes => Err(CliError::Broken(format!(
+                "{why}; look whether it was done before you try it again"
+            ))),
+            done => done,
+        }
     }
 
     /// GET.
@@ -300,12 +321,17 @@ mod tests {
             Ok(Place::Tcp("[::1]:7717".into()))
         );
         assert_eq!("http://box".parse(), Ok(Place::Tcp("box:80".into())));
+        assert_eq!("http://[::1]".parse(), Ok(Place::Tcp("[::1]:80".into())));
         for bad in [
             "https://box",
             "box:7717",
+            "unix:",
             "http://",
             "http://a/b",
             "http://u@h",
+            "http://a:99999",
+            "http://a:",
+            "http://:80",
         ] {
             assert!(bad.parse::<Place>().is_err(), "{bad}");
         }

@@ -1,7 +1,9 @@
 //! `cp`: a file or a directory into or out of a lease, as a tar archive that streams.
 
-use std::io::{self, Read, Write};
-use std::path::{Component, Path, PathBuf};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use clap::Args;
@@ -12,7 +14,9 @@ use tokio::sync::mpsc;
 
 use super::client::{Client, encode};
 use super::exit::{CliError, DONE};
-use super::progress::during;
+use super::pack::{Tree, named};
+use super::progress::moving;
+use super::unpack::{Chunks, unpack};
 
 const CHUNK: usize = 64 << 10;
 
@@ -20,7 +24,16 @@ const CHUNK: usize = 64 << 10;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   leasehold cp ./src lease_…:.           the directory src into the lease's workspace
-  leasehold cp lease_…:out/report.txt .  a file from the lease into this directory")]
+  leasehold cp lease_…:out/report.txt .  a file from the lease into this directory
+
+A local name with a colon in it is written ./a:b.
+
+What is copied keeps its name, and replaces a file that has it already.
+
+A link that is named itself is followed. Links below it stay links: out of a lease as they are; into a lease only \
+those that lead to a place inside what is copied, and one that leads out ends the copy.
+
+Pipes, sockets and devices have no content: they are left out and named, and the exit code is 1.")]
 pub struct CopyArgs {
     /// A local path, or LEASE:PATH
     from: String,
@@ -47,18 +60,32 @@ fn side(text: &str) -> Side {
 impl CopyArgs {
     /// Does it.
     pub async fn run(self, client: &Client) -> Result<u8, CliError> {
-        match (side(&self.from), side(&self.to)) {
+        let moved = Arc::new(AtomicU64::new(0));
+        if self.from.is_empty() || self.to.is_empty() {
+            return Err(CliError::Usage(
+                "a path is empty; `.` is this directory".into(),
+            ));
+        }
+        let left_out = match (side(&self.from), side(&self.to)) {
             (Side::Here(from), Side::There { lease, path }) => {
-                during("copying", upload(client, from, &lease, &path)).await?;
+                let copying = upload(client, from, &lease, &path, moved.clone());
+                moving("copying", &moved, copying).await?
             }
             (Side::There { lease, path }, Side::Here(to)) => {
-                during("copying", download(client, &lease, &path, to)).await?;
+                let copying = download(client, &lease, &path, to, &moved);
+                moving("copying", &moved, copying).await?
             }
             _ => {
                 return Err(CliError::Usage(
                     "one of the two is LEASE:PATH, and the other is here".into(),
                 ));
             }
+        };
+        if !left_out.is_empty() {
+            return Err(CliError::Local(format!(
+                "everything was copied but for {}",
+                named(&left_out)
+            )));
         }
         Ok(DONE)
     }
@@ -72,39 +99,29 @@ fn files(lease: &str, path: &str) -> String {
     )
 }
 
-async fn upload(client: &Client, from: PathBuf, lease: &str, path: &str) -> Result<(), CliError> {
-    let kind = std::fs::symlink_metadata(&from)
-        .map_err(|e| CliError::Usage(format!("{}: {e}", from.display())))?;
-    let whole = std::fs::canonicalize(&from)
-        .map_err(|e| CliError::Usage(format!("{}: {e}", from.display())))?;
-    let name = match whole.file_name() {
-        Some(name) => PathBuf::from(name),
-        None => {
-            return Err(CliError::Usage(
-                "the root of this machine has no name to copy".into(),
-            ));
-        }
-    };
+async fn upload(
+    client: &Client,
+    from: PathBuf,
+    lease: &str,
+    path: &str,
+    moved: Arc<AtomicU64>,
+) -> Result<Vec<String>, CliError> {
     let (sender, receiver) = mpsc::channel(4);
+    let shown = from.display().to_string();
+    let tree = tokio::task::spawn_blocking(move || Tree::of(&from));
+    let tree = tree.await.map_err(|e| CliError::Local(e.to_string()))??;
     let packing = tokio::task::spawn_blocking(move || {
-        let mut archive = tar::Builder::new(Pipe {
+        let pipe = Pipe {
             sender: sender.clone(),
             buffer: Vec::with_capacity(CHUNK),
-        });
-        archive.follow_symlinks(false);
-        let packed = if kind.is_dir() || whole.is_dir() {
-            archive.append_dir_all(&name, &whole)
-        } else {
-            archive.append_path_with_name(&whole, &name)
+            moved,
         };
-        let ended = packed
-            .and_then(|()| archive.into_inner())
-            .and_then(|mut pipe| pipe.flush());
+        let ended = tree.pack(pipe).and_then(|mut pipe| pipe.flush());
         if let Err(e) = &ended {
             // The request breaks off, so that half an archive is never taken for a whole one.
             let _ = sender.blocking_send(Err(io::Error::new(e.kind(), e.to_string())));
         }
-        ended
+        ended.map(|()| tree.left_out)
     });
     let body = futures_util::stream::unfold(receiver, |mut receiver| async move {
         let next = receiver.recv().await?;
@@ -112,11 +129,18 @@ async fn upload(client: &Client, from: PathBuf, lease: &str, path: &str) -> Resu
     });
     let sent = client.put_archive(&files(lease, path), body.boxed()).await;
     match packing.await {
+        Ok(Ok(left_out)) => sent.map(|()| left_out),
         // A server that refuses stops reading: its refusal is what happened.
-        Ok(Err(e)) if sent.is_ok() || e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(CliError::Local(format!("{}: {e}", from.display())))
-        }
-        _ => sent,
+        Ok(Err(e)) if sent.is_ok() || e.kind() != io::ErrorKind::BrokenPipe => Err(
+            CliError::Local(format!("{e}; what was sent before it is in the lease")),
+        ),
+        Ok(Err(_)) => sent.map(|()| Vec::new()).map_err(|e| match e {
+            CliError::Broken(why) => {
+                CliError::Broken(format!("{why}; what was sent before may be in the lease"))
+            }
+            e => e,
+        }),
+        Err(e) => Err(CliError::Local(format!("{shown}: {e}"))),
     }
 }
 
@@ -124,6 +148,7 @@ async fn upload(client: &Client, from: PathBuf, lease: &str, path: &str) -> Resu
 struct Pipe {
     sender: mpsc::Sender<io::Result<Bytes>>,
     buffer: Vec<u8>,
+    moved: Arc<AtomicU64>,
 }
 
 impl Write for Pipe {
@@ -140,16 +165,23 @@ impl Write for Pipe {
             return Ok(());
         }
         let chunk = std::mem::replace(&mut self.buffer, Vec::with_capacity(CHUNK));
+        self.moved.fetch_add(chunk.len() as u64, Ordering::Relaxed);
         self.sender
             .blocking_send(Ok(chunk.into()))
             .map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 
-async fn download(client: &Client, lease: &str, path: &str, to: PathBuf) -> Result<(), CliError> {
+async fn download(
+    client: &Client,
+    lease: &str,
+    path: &str,
+    to: PathBuf,
+    moved: &AtomicU64,
+) -> Result<Vec<String>, CliError> {
     if !to.is_dir() {
         return Err(CliError::Usage(format!(
-            "{}: is not a directory that exists",
+            "{}: is not a directory that exists; what is copied keeps its name and goes into one",
             to.display()
         )));
     }
@@ -160,7 +192,10 @@ async fn download(client: &Client, lease: &str, path: &str, to: PathBuf) -> Resu
     while let Some(frame) = body.frame().await {
         let chunk = match frame {
             Ok(frame) => match frame.into_data() {
-                Ok(data) => Ok(data),
+                Ok(data) => {
+                    moved.fetch_add(data.len() as u64, Ordering::Relaxed);
+                    Ok(data)
+                }
                 Err(_) => continue,
             },
             Err(e) => {
@@ -181,59 +216,6 @@ async fn download(client: &Client, lease: &str, path: &str, to: PathBuf) -> Resu
             "{e}; what was written is not whole"
         ))),
         None => unpacked.map_err(|e| CliError::Local(e.to_string())),
-    }
-}
-
-/// Unpacks plain files, directories and links that stay below `to`; anything else fails.
-fn unpack(chunks: Chunks, to: &Path) -> io::Result<()> {
-    let mut archive = tar::Archive::new(chunks);
-    archive.set_preserve_permissions(false);
-    archive.set_overwrite(true);
-    for entry in archive.entries()? {
-        let mut entry = entry?;
-        let path = entry.path()?.into_owned();
-        let inside = path
-            .components()
-            .all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
-        let kind = entry.header().entry_type();
-        let known = kind.is_file() || kind.is_dir() || kind.is_symlink();
-        if !inside || !known || !entry.unpack_in(to)? {
-            return Err(io::Error::other(format!(
-                "the archive holds `{}`, which does not belong below the target",
-                super::output::plain(&path.display().to_string())
-            )));
-        }
-    }
-    // The padding after the last entry: an answer that broke off inside it is not whole either.
-    io::copy(&mut archive.into_inner(), &mut io::sink()).map(|_| ())
-}
-
-/// The reading end of a channel of chunks.
-struct Chunks {
-    receiver: mpsc::Receiver<io::Result<Bytes>>,
-    current: Bytes,
-}
-
-impl Chunks {
-    fn new(receiver: mpsc::Receiver<io::Result<Bytes>>) -> Chunks {
-        Chunks {
-            receiver,
-            current: Bytes::new(),
-        }
-    }
-}
-
-impl Read for Chunks {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        while self.current.is_empty() {
-            match self.receiver.blocking_recv() {
-                None => return Ok(0),
-                Some(chunk) => self.current = chunk?,
-            }
-        }
-        let length = out.len().min(self.current.len());
-        out[..length].copy_from_slice(&self.current.split_to(length));
-        Ok(length)
     }
 }
 

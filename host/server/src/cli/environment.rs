@@ -10,7 +10,7 @@ use super::admin::{InCompany, not_found, secret_id};
 use super::client::{Client, encode};
 use super::exit::{CliError, DONE, FAILED};
 use super::output::{Column, Output, plain};
-use super::progress::during;
+use super::progress;
 
 const ENVIRONMENT: &[Column] = &[
     ("ID", "id"),
@@ -83,9 +83,16 @@ pub struct SshArgs {
     /// Absolute directory on the machine below which leases get their workspaces
     #[arg(long, value_name = "PATH")]
     workspace: Option<String>,
-    /// Allow more than one lease at a time on the account, which then see each other's files and processes
-    #[arg(long)]
-    allow_shared_account: bool,
+    /// Allow more than one lease at a time on the account, which then see each other's files and processes; =false
+    /// forbids it again
+    #[arg(
+        long,
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    allow_shared_account: Option<bool>,
 }
 
 /// `env …`
@@ -118,6 +125,9 @@ pub enum EnvCommand {
         /// active or archived
         #[arg(long)]
         status: Option<String>,
+        /// Remove a variable (repeat for more)
+        #[arg(long = "unset-var", value_name = "NAME")]
+        unset_vars: Vec<String>,
         #[command(flatten)]
         draft: Box<DraftArgs>,
     },
@@ -135,11 +145,11 @@ pub enum EnvCommand {
     },
     /// Show the host key of a machine; compare its fingerprint before you trust it
     HostKey {
-        /// The machine's name or address
+        /// The machine's name or address, or HOST:PORT; an IPv6 address with a port is [ADDRESS]:PORT
         host: String,
-        /// Its port
-        #[arg(long, default_value_t = 22)]
-        port: u16,
+        /// Its port [default: 22]
+        #[arg(long)]
+        port: Option<u16>,
     },
 }
 
@@ -165,11 +175,31 @@ pub async fn environment_id(
         .ok_or_else(|| not_found(&format!("environment `{named}`")))
 }
 
+/// As [`environment_id`], by what whoever may only lease is told as well.
+pub async fn leasable_id(
+    client: &Client,
+    company: &InCompany,
+    named: &str,
+) -> Result<String, CliError> {
+    if named.starts_with("env_") {
+        return Ok(named.to_owned());
+    }
+    let company = company.id(client).await?;
+    let path = format!(
+        "/api/companies/{}/environments/resolve?name={}",
+        encode(&company),
+        encode(named)
+    );
+    let found = client.get(&path).await?;
+    Ok(found["id"].as_str().unwrap_or_default().to_owned())
+}
+
 impl EnvCommand {
     /// Does it.
     pub async fn run(self, client: &Client, out: &Output) -> Result<u8, CliError> {
         match self {
             EnvCommand::Create(draft) => {
+                draft.whole()?;
                 let company = draft.company.id(client).await?;
                 let body = draft.body(client, None).await?;
                 let path = format!("/api/companies/{}/environments", encode(&company));
@@ -200,7 +230,12 @@ impl EnvCommand {
                         .await?,
                 )?;
             }
-            EnvCommand::Update { env, status, draft } => {
+            EnvCommand::Update {
+                env,
+                status,
+                unset_vars,
+                draft,
+            } => {
                 let id = environment_id(client, &draft.company, &env).await?;
                 let path = format!("/api/environments/{}", encode(&id));
                 let before = client.get(&path).await?;
@@ -209,6 +244,14 @@ impl EnvCommand {
                     .await?;
                 if let Some(status) = status {
                     body["status"] = status.into();
+                }
+                for name in unset_vars {
+                    if !body["envVars"][&name].is_null() {
+                        return Err(CliError::Usage(format!(
+                            "--unset-var: `{name}` is given a value as well; say one of both"
+                        )));
+                    }
+                    body["envVars"][name] = Value::Null;
                 }
                 let now = client.json(Method::PATCH, &path, Some(body)).await?;
                 out.one(&now, ENVIRONMENT)?;
@@ -239,12 +282,18 @@ impl EnvCommand {
                             ("FEATURES", "features"),
                         ],
                     )?;
+                    for one in all["withheld"].as_array().into_iter().flatten() {
+                        let text = |key: &str| plain(one[key].as_str().unwrap_or(""));
+                        let line = format!("{} is not offered: {}\n", text("key"), text("reason"));
+                        super::output::write_all(line.as_bytes())?;
+                    }
                 }
             }
             EnvCommand::HostKey { host, port } => {
+                let (host, port) = place(&host, port)?;
                 let body = json!({"host": host, "port": port});
                 let asking = client.post("/api/ssh/host-key", Some(body));
-                let shown = during("asking for the host key", asking).await?;
+                let shown = progress::during("asking for the host key", asking).await?;
                 out.one(
                     &shown,
                     &[
@@ -271,22 +320,33 @@ pub struct ProbeArgs {
 impl ProbeArgs {
     /// Does it: 0 when the environment works, 1 when it does not.
     pub async fn run(self, client: &Client, out: &Output) -> Result<u8, CliError> {
-        let report = match &self.env {
+        let (path, body) = match &self.env {
             Some(env) => {
                 let id = environment_id(client, &self.draft.company, env).await?;
-                let path = format!("/api/environments/{}/probe", encode(&id));
-                during("probing", client.post(&path, None)).await?
+                let described = self.draft.body(client, None).await?;
+                if described != json!({}) {
+                    return Err(CliError::Usage(format!(
+                        "`{env}` is saved and is probed as it is; leave it out to probe what the flags describe"
+                    )));
+                }
+                (format!("/api/environments/{}/probe", encode(&id)), None)
             }
             None => {
+                self.draft.whole()?;
                 let company = self.draft.company.id(client).await?;
                 let body = self.draft.body(client, None).await?;
                 let path = format!(
                     "/api/companies/{}/environments/probe-config",
                     encode(&company)
                 );
-                during("probing", client.post(&path, Some(body))).await?
+                (path, Some(body))
             }
         };
+        let work = progress::name()?;
+        let path = format!("{path}?progressId={work}");
+        let asking = client.post(&path, body);
+        let told = format!("/api/progress/{work}");
+        let report = progress::during_told("probing", client, &told, asking).await?;
         if out.is_json() {
             out.value(&report)?;
         } else {
@@ -365,6 +425,17 @@ impl DraftArgs {
         Ok(body.into())
     }
 
+    /// Whether it describes an environment by itself.
+    fn whole(&self) -> Result<(), CliError> {
+        if self.driver.is_some() || self.ssh.host.is_some() {
+            return Ok(());
+        }
+        Err(CliError::Usage(
+            "nothing says what kind of environment it is; give --host for a machine that SSH reaches, or --driver"
+                .into(),
+        ))
+    }
+
     async fn secret(&self, client: &Client, named: &str) -> Result<Value, CliError> {
         let id = secret_id(client, &self.company, named).await?;
         Ok(json!({"type": "secret_ref", "secretId": id, "version": "latest"}))
@@ -420,10 +491,49 @@ impl DraftArgs {
         if let Some(path) = &ssh.workspace {
             config.insert("remoteWorkspacePath".into(), path.as_str().into());
         }
-        if ssh.allow_shared_account {
-            config.insert("allowSharedAccount".into(), true.into());
+        if let Some(allowed) = ssh.allow_shared_account {
+            config.insert("allowSharedAccount".into(), allowed.into());
         }
         Ok(config)
+    }
+}
+
+/// The host and port of `HOST`, `HOST:PORT`, `[V6]` or `[V6]:PORT`, with a port that may stand beside it.
+fn place(text: &str, beside: Option<u16>) -> Result<(&str, u16), CliError> {
+    let wrong = |why: &str| {
+        CliError::Usage(format!(
+            "`{text}` {why}; write HOST, HOST:PORT or [ADDRESS]:PORT"
+        ))
+    };
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, rest) = rest
+                .split_once(']')
+                .ok_or_else(|| wrong("has no closing bracket"))?;
+            match rest.strip_prefix(':') {
+                None if rest.is_empty() => (host, None),
+                Some(port) => (host, Some(port)),
+                None => return Err(wrong("goes on after its bracket")),
+            }
+        }
+        // More than one colon is an IPv6 address without a port.
+        None => match text.split_once(':') {
+            Some((host, port)) if !port.contains(':') => (host, Some(port)),
+            _ => (text, None),
+        },
+    };
+    if host.is_empty() {
+        return Err(wrong("names no host"));
+    }
+    let port = port
+        .map(|port| port.parse::<u16>().ok().filter(|port| *port > 0))
+        .map(|port| port.ok_or_else(|| wrong("has a port that is not between 1 and 65535")))
+        .transpose()?;
+    match (port, beside) {
+        (Some(port), Some(beside)) if port != beside => {
+            Err(wrong(&format!("and --port {beside} name different ports")))
+        }
+        (port, beside) => Ok((host, port.or(beside).unwrap_or(22))),
     }
 }
 
@@ -449,4 +559,40 @@ pub fn pair<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str), CliErro
     text.split_once('=')
         .filter(|(name, _)| !name.is_empty())
         .ok_or_else(|| CliError::Usage(format!("{flag}: `{text}` is not NAME=VALUE")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::place;
+
+    #[test]
+    fn a_machine_is_named_with_its_port_or_without() {
+        for (text, beside, host, port) in [
+            ("box", None, "box", 22),
+            ("box", Some(2222), "box", 2222),
+            ("box:2222", None, "box", 2222),
+            ("box:2222", Some(2222), "box", 2222),
+            ("::1", None, "::1", 22),
+            ("fe80::1", Some(7), "fe80::1", 7),
+            ("[::1]", None, "::1", 22),
+            ("[::1]:2222", None, "::1", 2222),
+        ] {
+            assert_eq!(place(text, beside).unwrap(), (host, port), "{text}");
+        }
+        for text in [
+            "",
+            ":22",
+            "box:",
+            "box:0",
+            "box:65536",
+            "box:ssh",
+            "[::1",
+            "[::1]22",
+            "[]:22",
+            "[::1]:",
+        ] {
+            assert!(place(text, None).is_err(), "{text}");
+        }
+        assert!(place("box:22", Some(23)).is_err());
+    }
 }

@@ -1,14 +1,14 @@
 //! `exec`: a command in a lease, as if it ran here.
 //!
 //! Its output goes where ours goes, our input is its input, and its exit code is ours. Interrupting sends the
-//! signal to everything that it started; a second interrupt kills it, a third lets go of it.
+//! signal to everything that it started; a second interrupt kills it, a third lets go of it. When nobody takes the
+//! output any more, the command gets what a closed pipe gives: PIPE, and KILL where it does not end by that.
 
-use std::io::{Read, Write};
-use std::sync::mpsc as blocking;
 use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Map, Value, json};
@@ -18,15 +18,23 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::client::{Client, Socket, encode, refusal_of};
 use super::environment::pair;
-use super::exit::{CliError, EXEC_FAILED};
+use super::exit::{BROKEN_PIPE, CliError, EXEC_FAILED};
 use super::lease::seconds;
+use super::progress::during;
+use super::standard::{Writer, read_stdin};
 use super::terminal::{self, Raw};
 use crate::api::errors::ErrorCode;
 
-const CHUNK: usize = 64 << 10;
+/// How long a command may take to end by PIPE, and then by KILL.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// `exec …`
 #[derive(Debug, Args)]
+#[command(
+    after_help = "The command's output is ours, and so is its exit code. Ctrl-C is passed on to everything that it started; \
+                  a second one kills it, and a third leaves it alone. When the reader of the output goes away, the \
+                  command is ended like by a closed pipe, and the exit code is 141."
+)]
 pub struct ExecArgs {
     /// Give the command a terminal, and put this one into raw mode
     #[arg(long, short = 't')]
@@ -41,9 +49,10 @@ pub struct ExecArgs {
     #[arg(long, short = 'w', value_name = "DIR")]
     cwd: Option<String>,
     /// When it is ended, as 90s, 30m or 8h
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     timeout: Option<String>,
     /// The lease's id
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     lease: String,
     /// Program and arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -79,7 +88,7 @@ impl ExecArgs {
     /// Runs the command and answers its code.
     pub async fn run(self, client: &Client) -> Result<u8, CliError> {
         let start = self.start()?;
-        let interrupts = [
+        let mut interrupts: Interrupts = [
             ("INT", SignalKind::interrupt()),
             ("TERM", SignalKind::terminate()),
             ("HUP", SignalKind::hangup()),
@@ -94,10 +103,19 @@ impl ExecArgs {
             "/api/environment-leases/{}/executions/stream",
             encode(&self.lease)
         );
-        let socket = client.websocket(&path).await?;
-        let (mut sink, mut frames) = socket.split();
-        send(&mut sink, Message::Text(start.to_string().into())).await?;
-        let execution = started(&mut frames).await?;
+        let starting = async {
+            let (mut sink, mut frames) = client.websocket(&path).await?.split();
+            send(&mut sink, Message::Text(start.to_string().into())).await?;
+            let execution = started(&mut frames).await?;
+            Ok::<_, CliError>((sink, frames, execution))
+        };
+        let (mut sink, mut frames, execution) = tokio::select! {
+            started = during("starting", starting) => started?,
+            _ = next(&mut interrupts) => return Err(CliError::Local(format!(
+                "interrupted before the command had started; whether it did tells `leasehold lease executions {}`",
+                super::output::plain(&self.lease)
+            ))),
+        };
 
         let raw = if self.tty { Raw::enter() } else { None };
         let writer = Writer::start();
@@ -110,46 +128,97 @@ impl ExecArgs {
         let ended = tokio::select! {
             ended = show(&mut frames, &writer) => ended,
             failed = types(&mut sink, typed, resizes) => Err(failed),
-            failed = interrupted(client, &execution, interrupts) => Err(failed),
+            failed = interrupted(client, &execution, &mut interrupts) => return Err(failed),
+            () = writer.stopped() => Err(CliError::OutputClosed),
         };
         // What was read is written before the code is told.
-        let written = writer.finish().await;
+        let written = tokio::select! {
+            written = writer.finish() => written,
+            _ = next(&mut interrupts) => {
+                return Err(CliError::Local("interrupted before all output was written".into()));
+            }
+        };
         drop(raw);
-        let code = code_of(&ended?)?;
-        written?;
-        Ok(code)
+        let Err(lost) = written else {
+            return code_of(&ended?);
+        };
+        if matches!(ended, Err(CliError::OutputClosed)) {
+            tokio::select! {
+                broken = break_pipe(client, &mut frames, &execution) => broken?,
+                failed = interrupted(client, &execution, &mut interrupts) => return Err(failed),
+            }
+        }
+        match lost {
+            CliError::OutputClosed => Ok(BROKEN_PIPE),
+            lost => Err(lost),
+        }
     }
 }
 
-/// Passes our signals on. Over a request of their own: behind input that the command does not read a frame
-/// would never arrive.
-async fn interrupted(
-    client: &Client,
-    execution: &str,
-    mut interrupts: Vec<(&'static str, Signal)>,
-) -> CliError {
+/// Our signals, each by its name.
+type Interrupts = Vec<(&'static str, Signal)>;
+
+async fn next(interrupts: &mut Interrupts) -> &'static str {
+    std::future::poll_fn(|cx| {
+        for (name, caught) in interrupts.iter_mut() {
+            if caught.poll_recv(cx).is_ready() {
+                return std::task::Poll::Ready(*name);
+            }
+        }
+        std::task::Poll::Pending
+    })
+    .await
+}
+
+/// Sends a signal. Over a request of its own: behind input that the command does not read a frame would never
+/// arrive.
+async fn signalled(client: &Client, execution: &str, name: &str) -> Result<(), CliError> {
     let path = format!("/api/executions/{}/signal", encode(execution));
+    let sent = client.post(&path, Some(json!({"signal": name}))).await;
+    sent.map(drop)
+}
+
+/// Passes our signals on.
+async fn interrupted(client: &Client, execution: &str, interrupts: &mut Interrupts) -> CliError {
     let mut count = 0;
     loop {
-        let name = std::future::poll_fn(|cx| {
-            for (name, caught) in &mut interrupts {
-                if caught.poll_recv(cx).is_ready() {
-                    return std::task::Poll::Ready(*name);
-                }
-            }
-            std::task::Poll::Pending
-        })
-        .await;
+        let name = next(interrupts).await;
         count += 1;
         let name = match count {
             1 => name,
             2 => "KILL",
             _ => return CliError::Local(format!("let go of {execution}, which may still run")),
         };
-        if let Err(e) = client.post(&path, Some(json!({"signal": name}))).await {
+        if let Err(e) = signalled(client, execution, name).await {
             super::exit::complain(&format!("{name} was not sent: {e}"), EXEC_FAILED);
         }
     }
+}
+
+/// Ends a command whose output nobody takes, and waits for its end.
+async fn break_pipe(
+    client: &Client,
+    frames: &mut SplitStream<Socket>,
+    execution: &str,
+) -> Result<(), CliError> {
+    for name in ["PIPE", "KILL"] {
+        match signalled(client, execution, name).await {
+            Ok(()) => {}
+            // It has ended by itself: the frame that says so is on its way.
+            Err(CliError::Refused { code, .. }) if code == ErrorCode::ExecutionEnded.as_str() => {}
+            Err(e) => {
+                return Err(CliError::Local(format!(
+                    "nobody takes the output, and {execution} could not be ended: {e}; it may still run"
+                )));
+            }
+        }
+        if let Ok(ended) = tokio::time::timeout(PATIENCE, end(frames)).await {
+            return ended.map(drop);
+        }
+    }
+    Err(CliError::Local(format!(
+        "nobody takes the output, and {execution} did not end; it may still run"
+    )))
 }
 
 type Sink = SplitSink<Socket, Message>;
@@ -192,15 +261,22 @@ async fn started(frames: &mut SplitStream<Socket>) -> Result<String, CliError> {
     }
 }
 
-/// Shows what comes, until the exit frame, which it answers.
-async fn show(frames: &mut SplitStream<Socket>, writer: &Writer) -> Result<Value, CliError> {
+/// Something that a running command's stream says.
+enum Heard {
+    /// Output, the channel first.
+    Output(Bytes),
+    /// The exit frame.
+    Exit(Value),
+}
+
+async fn heard(frames: &mut SplitStream<Socket>) -> Result<Heard, CliError> {
     loop {
         match frames.next().await {
-            Some(Ok(Message::Binary(data))) => writer.write(data).await?,
+            Some(Ok(Message::Binary(data))) => return Ok(Heard::Output(data)),
             Some(Ok(Message::Text(text))) => {
                 let frame = parse(&text)?;
                 match frame["type"].as_str() {
-                    Some("exit") => return Ok(frame),
+                    Some("exit") => return Ok(Heard::Exit(frame)),
                     Some("error") => return Err(refused(&frame)),
                     _ => {}
                 }
@@ -212,6 +288,25 @@ async fn show(frames: &mut SplitStream<Socket>, writer: &Writer) -> Result<Value
             Some(Err(e)) => {
                 return Err(CliError::Broken(format!("{e}; the command may still run")));
             }
+        }
+    }
+}
+
+/// Shows what comes, until the exit frame, which it answers.
+async fn show(frames: &mut SplitStream<Socket>, writer: &Writer) -> Result<Value, CliError> {
+    loop {
+        match heard(frames).await? {
+            Heard::Output(data) => writer.write(data).await?,
+            Heard::Exit(frame) => return Ok(frame),
+        }
+    }
+}
+
+/// Drops what comes, until the exit frame.
+async fn end(frames: &mut SplitStream<Socket>) -> Result<Value, CliError> {
+    loop {
+        if let Heard::Exit(frame) = heard(frames).await? {
+            return Ok(frame);
         }
     }
 }
@@ -260,86 +355,6 @@ async fn resized(resizes: &mut Option<Signal>) -> Option<()> {
     }
 }
 
-/// Reads our input on a thread of its own, which the process's end takes with it.
-fn read_stdin() -> mpsc::Receiver<Bytes> {
-    let (sender, receiver) = mpsc::channel(4);
-    std::thread::spawn(move || {
-        let mut input = std::io::stdin();
-        loop {
-            // The channel's byte first, then data.
-            let mut buffer = vec![0u8; CHUNK + 1];
-            match input.read(&mut buffer[1..]) {
-                Ok(0) | Err(_) => return,
-                Ok(read) => {
-                    buffer.truncate(read + 1);
-                    if sender.blocking_send(buffer.into()).is_err() {
-                        return;
-                    }
-                }
-            }
-        }
-    });
-    receiver
-}
-
-/// Writes the command's output on a thread of its own: a reader that is slow holds the command back, and not
-/// our signals.
-struct Writer {
-    queue: mpsc::Sender<Bytes>,
-    done: blocking::Receiver<std::io::Result<()>>,
-}
-
-impl Writer {
-    fn start() -> Writer {
-        let (queue, mut frames) = mpsc::channel::<Bytes>(4);
-        let (tell, done) = blocking::channel();
-        std::thread::spawn(move || {
-            let mut result = Ok(());
-            while let Some(frame) = frames.blocking_recv() {
-                result = put(&frame);
-                if result.is_err() {
-                    break;
-                }
-            }
-            let _ = tell.send(result);
-        });
-        Writer { queue, done }
-    }
-
-    async fn write(&self, frame: Bytes) -> Result<(), CliError> {
-        self.queue
-            .send(frame)
-            .await
-            .map_err(|_| CliError::OutputClosed)
-    }
-
-    async fn finish(self) -> Result<(), CliError> {
-        drop(self.queue);
-        let done = self.done;
-        let result = tokio::task::spawn_blocking(move || done.recv()).await;
-        match result {
-            Ok(Ok(Ok(()))) => Ok(()),
-            Ok(Ok(Err(e))) if e.kind() == std::io::ErrorKind::BrokenPipe => {
-                Err(CliError::OutputClosed)
-            }
-            Ok(Ok(Err(e))) => Err(CliError::Local(format!("the output: {e}"))),
-            _ => Err(CliError::Local("the output's thread ended early".into())),
-        }
-    }
-}
-
-fn put(frame: &[u8]) -> std::io::Result<()> {
-    match frame.split_first() {
-        Some((1, data)) => {
-            let mut out = std::io::stdout().lock();
-            out.write_all(data)?;
-            out.flush()
-        }
-        Some((2, data)) => std::io::stderr().lock().write_all(data),
-        _ => Ok(()),
-    }
-}
-
 /// The shell's code for how the command ended.
 fn code_of(exit: &Value) -> Result<u8, CliError> {
     match exit["outcome"].as_str() {
@@ -357,11 +372,16 @@ fn code_of(exit: &Value) -> Result<u8, CliError> {
             "the command was ended for its memory".into(),
         )),
         outcome => Err(CliError::Local(format!(
-            "what became of the command is {}{}",
+            "what became of the command is {}{}{}",
             outcome.unwrap_or("not told"),
             match exit["reason"].as_str() {
                 Some(reason) => format!(": {}", super::output::plain(reason)),
                 None => String::new(),
+            },
+            match outcome {
+                Some("unknown") =>
+                    "; `leasehold lease executions` tells it once the target can be asked",
+                _ => "",
             }
         ))),
     }
@@ -396,6 +416,10 @@ mod tests {
             code_of(&json!({"outcome": "signalled", "signal": "TERM"})).unwrap(),
             143
         );
-        assert!(code_of(&json!({"outcome": "unknown", "reason": "cut"})).is_err());
+        let unknown = code_of(&json!({"outcome": "unknown", "reason": "cut"})).unwrap_err();
+        assert!(
+            unknown.to_string().contains("unknown: cut; `leasehold"),
+            "{unknown}"
+        );
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use crate::api::errors::ErrorCode;
+
 /// It is done.
 pub const DONE: u8 = 0;
 /// It failed.
@@ -17,6 +19,8 @@ pub const DENIED: u8 = 4;
 pub const CONFLICT: u8 = 5;
 /// The server or the target cannot be reached, or is not ready.
 pub const UNAVAILABLE: u8 = 6;
+/// What the shell tells of a command that a closed pipe ended: of `exec`, when nobody takes the output.
+pub const BROKEN_PIPE: u8 = 141;
 /// `exec` itself failed; other codes of `exec` are the command's.
 pub const EXEC_FAILED: u8 = 125;
 
@@ -29,7 +33,8 @@ pub const TABLE: &str = "Exit codes:
   4    denied: the caller is not known, or may not do this
   5    conflict: what is stored stands in the way
   6    unavailable: the server or the target cannot be reached, or is not ready
-  exec passes the command's own code, 128 + n when signal n ended it, and 125 when exec itself failed";
+  exec passes the command's own code, 128 + n when signal n ended it, 141 when nobody takes its output,
+  and 125 when exec itself failed";
 
 /// Why a command of the client failed.
 #[derive(Debug, thiserror::Error)]
@@ -53,11 +58,17 @@ pub enum CliError {
         /// Why not.
         cause: String,
     },
+    /// The Unix socket is another user's.
+    #[error(
+        "{0}: only the user of the server may use its socket; others name its address, as --server http://127.0.0.1:7717, \
+         and bring a token"
+    )]
+    Forbidden(String),
     /// The connection broke off.
     #[error("the connection to the server broke off: {0}")]
     Broken(String),
     /// The server refused.
-    #[error("{message}{}", lines(violations))]
+    #[error("{}", told(message, violations))]
     Refused {
         /// HTTP status; of a stream, of the code.
         status: u16,
@@ -73,15 +84,24 @@ pub enum CliError {
     Answer(String),
 }
 
-fn lines(violations: &[(String, String)]) -> String {
+/// The message; where it names several fields, one below the other.
+fn told(message: &str, violations: &[(String, String)]) -> String {
     if violations.len() < 2 {
-        return String::new();
+        return message.to_owned();
     }
-    violations
+    let lines = violations
         .iter()
-        .map(|(pointer, message)| format!("\n  {pointer}: {message}"))
-        .collect()
+        .map(|(pointer, message)| format!("\n  {pointer}: {message}"));
+    "what was given is wrong:".to_owned() + &lines.collect::<String>()
 }
+
+/// Failures of a target or a component that trying again does not mend.
+const WRONG: [ErrorCode; 4] = [
+    ErrorCode::ProviderFailed,
+    ErrorCode::ComponentTrapped,
+    ErrorCode::ComponentLimit,
+    ErrorCode::OutcomeUnknown,
+];
 
 impl CliError {
     /// The code that the shell gets.
@@ -89,7 +109,11 @@ impl CliError {
         match self {
             CliError::Usage(_) => USAGE,
             CliError::Local(_) | CliError::Answer(_) | CliError::OutputClosed => FAILED,
+            CliError::Forbidden(_) => DENIED,
             CliError::Unreachable { .. } | CliError::Broken(_) => UNAVAILABLE,
+            // Of what a target or a component did, only its absence may pass by itself.
+            CliError::Refused { code, .. } if code == ErrorCode::EgressDenied.as_str() => DENIED,
+            CliError::Refused { code, .. } if WRONG.iter().any(|c| code == c.as_str()) => FAILED,
             CliError::Refused { status, .. } => match status {
                 400 | 413 | 415 | 422 => USAGE,
                 401 | 403 => DENIED,
@@ -125,10 +149,10 @@ pub fn complain(what: &dyn Display, code: u8) -> ExitCode {
 mod tests {
     use super::*;
 
-    fn refused(status: u16) -> u8 {
+    fn refused(status: u16, code: &str) -> u8 {
         CliError::Refused {
             status,
-            code: "x".into(),
+            code: code.into(),
             message: "m".into(),
             violations: Vec::new(),
         }
@@ -137,14 +161,13 @@ mod tests {
 
     #[test]
     fn every_documented_error_has_the_documented_exit_code() {
-        for code in crate::api::errors::ErrorCode::ALL {
-            let status = code.status().as_u16();
-            let exit = refused(status);
+        for code in ErrorCode::ALL {
+            let exit = refused(code.status().as_u16(), code.as_str());
             assert!((FAILED..=UNAVAILABLE).contains(&exit), "{code}");
             assert!(TABLE.contains(&format!("\n  {exit} ")), "{exit}");
         }
         assert_eq!(
-            [404, 401, 403, 409, 503, 422, 500].map(refused),
+            [404, 401, 403, 409, 503, 422, 500].map(|status| refused(status, "x")),
             [
                 NOT_FOUND,
                 DENIED,
@@ -154,6 +177,24 @@ mod tests {
                 USAGE,
                 FAILED
             ]
+        );
+        assert_eq!(refused(502, "target_unavailable"), UNAVAILABLE);
+        assert_eq!(refused(502, "egress_denied"), DENIED);
+        assert_eq!(refused(502, "outcome_unknown"), FAILED);
+    }
+
+    #[test]
+    fn several_wrong_fields_are_told_once_each() {
+        let wrong = |n: usize| CliError::Refused {
+            status: 422,
+            code: "invalid".into(),
+            message: "/a: is bad".into(),
+            violations: vec![("/a".into(), "is bad".into()); n],
+        };
+        assert_eq!(wrong(1).to_string(), "/a: is bad");
+        assert_eq!(
+            wrong(2).to_string(),
+            "what was given is wrong:\n  /a: is bad\n  /a: is bad"
         );
     }
 }

@@ -1,14 +1,15 @@
 //! `lease …`
 
 use clap::Subcommand;
+use clap::builder::NonEmptyStringValueParser;
 use serde_json::{Map, Value};
 
 use super::admin::InCompany;
 use super::client::{Client, encode};
-use super::environment::environment_id;
+use super::environment::leasable_id;
 use super::exit::{CliError, DONE, FAILED};
 use super::output::{Column, Output};
-use super::progress::during;
+use super::progress;
 
 const LEASE: &[Column] = &[
     ("ID", "id"),
@@ -43,7 +44,7 @@ pub enum LeaseCommand {
         /// The environment, by id or name
         env: String,
         /// When it ends at the latest, as 90s, 30m or 8h; without, when it is released
-        #[arg(long, value_name = "TIME")]
+        #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
         ttl: Option<String>,
         /// The same key with the same request gives the same lease
         #[arg(long, value_name = "KEY")]
@@ -71,24 +72,28 @@ pub enum LeaseCommand {
     /// Show a lease
     Get {
         /// The lease's id
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         lease: String,
     },
     /// Renew a lease before it expires
     Renew {
         /// The lease's id
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         lease: String,
         /// From now, as 90s, 30m or 8h
-        #[arg(long, value_name = "TIME")]
+        #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
         ttl: String,
     },
     /// Release a lease, and wait until nothing is left
     Release {
         /// The lease's id
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         lease: String,
     },
     /// Stop waiting for a cleanup that cannot succeed; what may be left is yours to remove
     Abandon {
         /// The lease's id
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         lease: String,
         /// For whoever finds what was left
         #[arg(long)]
@@ -97,6 +102,7 @@ pub enum LeaseCommand {
     /// List the commands of a lease
     Executions {
         /// The lease's id
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         lease: String,
     },
 }
@@ -113,7 +119,7 @@ impl LeaseCommand {
                 run,
                 company,
             } => {
-                let id = environment_id(client, &company, &env).await?;
+                let id = leasable_id(client, &company, &env).await?;
                 let mut body = Map::new();
                 if let Some(ttl) = ttl {
                     body.insert("ttlSeconds".into(), (seconds("--ttl", &ttl)?).into());
@@ -127,9 +133,12 @@ impl LeaseCommand {
                         body.insert(key.into(), value.into());
                     }
                 }
-                let path = format!("/api/environments/{}/leases", encode(&id));
+                let work = progress::name()?;
+                let path = format!("/api/environments/{}/leases?progressId={work}", encode(&id));
                 let asking = client.post(&path, Some(Value::Object(body)));
-                out.one(&during("acquiring", asking).await?, LEASE)?;
+                let told = format!("/api/progress/{work}");
+                let made = progress::during_told("acquiring", client, &told, asking).await?;
+                out.one(&made, LEASE)?;
             }
             LeaseCommand::List {
                 env,
@@ -138,7 +147,7 @@ impl LeaseCommand {
             } => {
                 let mut path = match env {
                     Some(env) => {
-                        let id = environment_id(client, &company, &env).await?;
+                        let id = leasable_id(client, &company, &env).await?;
                         format!("/api/environments/{}/leases", encode(&id))
                     }
                     None => {
@@ -161,7 +170,9 @@ impl LeaseCommand {
             }
             LeaseCommand::Release { lease } => {
                 let path = of(&lease, "/release");
-                let now = during("releasing", client.post(&path, None)).await?;
+                let asking = client.post(&path, None);
+                let told = of(&lease, "");
+                let now = progress::during_told("releasing", client, &told, asking).await?;
                 out.one(&now, LEASE)?;
                 if now["status"] != "released" {
                     let status = now["status"].as_str().unwrap_or("?").to_owned();

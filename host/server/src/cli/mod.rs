@@ -12,10 +12,13 @@ mod exec;
 mod exit;
 mod lease;
 mod output;
+mod pack;
 mod plugin;
 mod plugin_text;
 mod progress;
+mod standard;
 mod terminal;
+mod unpack;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -40,7 +43,7 @@ struct Cli {
 
 #[derive(Debug, clap::Args)]
 struct Global {
-    /// Print the API's answer as JSON
+    /// Print the API's answer as JSON; exec and cp print nothing of their own
     #[arg(long, global = true)]
     json: bool,
 
@@ -96,10 +99,11 @@ pub fn main() -> ExitCode {
         Ok(matches) => matches,
         Err(e) => {
             let _ = e.print();
-            return ExitCode::from(if e.use_stderr() {
-                exit::USAGE
-            } else {
-                exit::DONE
+            return ExitCode::from(match (e.use_stderr(), is_exec(std::env::args_os())) {
+                (false, _) => exit::DONE,
+                // Every other code would be taken for the command's own.
+                (true, true) => exit::EXEC_FAILED,
+                (true, false) => exit::USAGE,
             });
         }
     };
@@ -136,6 +140,16 @@ pub fn main() -> ExitCode {
             }
         }
     }
+}
+
+/// Whether arguments that cannot be parsed were meant for `exec`: the first that names a command does.
+fn is_exec(arguments: impl Iterator<Item = std::ffi::OsString>) -> bool {
+    let cli = Cli::command();
+    let names: Vec<&str> = cli.get_subcommands().map(clap::Command::get_name).collect();
+    arguments
+        .skip(1)
+        .find(|argument| names.iter().any(|name| argument == name))
+        .is_some_and(|name| name == "exec")
 }
 
 fn serve(args: ServeArgs) -> ExitCode {
@@ -196,6 +210,14 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_wrong_flag_of_exec_is_told_from_one_of_another_command() {
+        let is = |line: &str| is_exec(line.split(' ').map(Into::into));
+        assert!(is("leasehold --json exec --bogus lease_1 lease"));
+        assert!(!is("leasehold lease get exec --bogus"));
+        assert!(!is("leasehold --bogus"));
     }
 
     #[test]

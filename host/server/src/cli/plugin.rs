@@ -4,6 +4,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value, json};
@@ -42,16 +43,19 @@ pub enum PluginCommand {
     /// Turn down a revision that waits; what served goes on serving
     Deny {
         /// The provider's key
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         key: String,
     },
     /// Go back to the revision that served before; leases keep the one that they were made with
     Rollback {
         /// The provider's key
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         key: String,
     },
     /// Let a plugin that failed again and again take new leases now
     Reset {
         /// The provider's key
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         key: String,
     },
     /// List plugins
@@ -59,21 +63,25 @@ pub enum PluginCommand {
     /// Show a plugin: its grant, its revisions, what waits, how it does
     Show {
         /// The provider's key
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         key: String,
     },
     /// Let a plugin take new leases
     Enable {
         /// The provider's key
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         key: String,
     },
     /// Let a plugin take no new leases; those that exist go on and can be released
     Disable {
         /// The provider's key
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         key: String,
     },
     /// Remove a plugin that nothing uses
     Remove {
         /// The provider's key
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         key: String,
     },
 }

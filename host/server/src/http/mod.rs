@@ -3,6 +3,7 @@
 //! Knows no route and no business. Invariant: nothing is listened on before the data directory is locked,
 //! and a signal ends the server in order at any moment.
 
+pub mod linger;
 pub mod listen;
 pub mod metrics;
 pub mod report;

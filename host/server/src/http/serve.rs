@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
+use super::linger::Lingering;
 use super::listen::{Doors, tune};
 use super::metrics::Metrics;
 use crate::access::Peer;
@@ -148,7 +149,7 @@ impl Connections {
                 .timer(TokioTimer::new())
                 .header_read_timeout(this.head_timeout)
                 .max_buf_size(64 << 10)
-                .serve_connection(TokioIo::new(stream), service)
+                .serve_connection(TokioIo::new(Lingering::new(stream)), service)
                 .with_upgrades();
             let mut connection = std::pin::pin!(connection);
             let mut told = false;

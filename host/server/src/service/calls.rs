@@ -18,6 +18,7 @@ use leasehold_runtime::{CallSetup, Redactor};
 use tokio_util::sync::CancellationToken;
 
 use super::context::Context;
+use super::progress::Board;
 
 /// What of a lease a call acts for, and until when.
 #[derive(Clone)]
@@ -68,6 +69,8 @@ pub(crate) struct Kind {
     pub(crate) trial: bool,
     /// The host's id of the command, in `execution.start`.
     pub(crate) execution: Option<String>,
+    /// The work that is told of as this call's progress, where it is not that of its lease.
+    pub(crate) told_as: Option<String>,
     pub(crate) payloads: Payloads,
 }
 
@@ -82,6 +85,7 @@ impl Kind {
             deadline_is_ours: true,
             trial: false,
             execution: None,
+            told_as: None,
             payloads: Payloads::none(),
         }
     }
@@ -91,6 +95,7 @@ impl Kind {
 pub(crate) fn setup(
     authority: &Authority,
     ssh: &Ssh,
+    board: &Board,
     context: &Context,
     lease: Option<&ForLease>,
     kind: Kind,
@@ -101,6 +106,8 @@ pub(crate) fn setup(
         lease: lease.cloned(),
         execution: kind.execution.clone(),
         redactor: context.redactor.clone(),
+        board: board.clone(),
+        told_as: kind.told_as.or_else(|| lease.map(|lease| lease.id.clone())),
         acted: AtomicBool::new(!kind.acquiring),
     });
     let scope = CallScope {
@@ -159,6 +166,9 @@ struct Listener {
     lease: Option<ForLease>,
     execution: Option<String>,
     redactor: Redactor,
+    board: Board,
+    /// The work that progress is told of.
+    told_as: Option<String>,
     /// Whether it is on record that something may exist; true from the start where nothing can be created.
     acted: AtomicBool,
 }
@@ -170,6 +180,25 @@ impl Listener {
     fn text(&self, text: &str) -> String {
         leasehold_runtime::clean(text, LOGGED, &self.redactor)
     }
+}
+
+/// Progress as people who wait are shown it: bounded, and one line.
+const SHOWN: usize = 400;
+
+/// What is done, as one line for a person: the message, or the step where there is none, and how much of it is done.
+fn line(step: &str, message: &str, done: Option<f64>, total: Option<f64>) -> String {
+    let said = if message.trim().is_empty() {
+        step
+    } else {
+        message
+    };
+    let mut line = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    match (done, total) {
+        (Some(done), Some(total)) => line.push_str(&format!(" ({done} of {total})")),
+        (Some(done), None) => line.push_str(&format!(" ({done})")),
+        (None, _) => {}
+    }
+    line
 }
 
 /// An answer of the authority, as a component may know it.
@@ -219,6 +248,11 @@ impl CallHost for Listener {
         let (step, message) = (self.text(&step), self.text(&message));
         let lease = self.lease.as_ref().map(|lease| lease.id.as_str());
         tracing::debug!(target: "provider", provider = self.provider, lease, step, done, total, "{message}");
+        if let Some(work) = &self.told_as {
+            let line = line(&step, &message, done, total);
+            self.board
+                .tell(work, leasehold_runtime::clean(&line, SHOWN, &self.redactor));
+        }
     }
 
     async fn journal(
@@ -318,5 +352,20 @@ impl Recorder for Listener {
                 .map_err(|error| refused(&error))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::line;
+
+    #[test]
+    fn progress_is_one_line_with_how_much_is_done() {
+        assert_eq!(
+            line("pull", "pulling\n the  image", Some(3.0), Some(10.0)),
+            "pulling the image (3 of 10)"
+        );
+        assert_eq!(line("pull", " ", Some(2.5), None), "pull (2.5)");
+        assert_eq!(line("pull", "pulling", None, Some(10.0)), "pulling");
     }
 }

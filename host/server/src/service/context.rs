@@ -4,6 +4,7 @@
 //! Secrets are resolved here, through a binding that names place and destination, and go into targets and payloads
 //! only. Invariant (P8): the text that a component is given holds none of them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use zeroize::Zeroizing;
 
 use super::configuration::{self, Field, Format};
 use super::error::ServiceError;
-use super::plugins::Loaded;
+use super::loaded::Loaded;
 
 /// Whose right to use a secret is used.
 pub(crate) enum Holder<'a> {
@@ -39,8 +40,10 @@ pub(crate) struct Context {
     pub(crate) company: String,
     pub(crate) environment: Option<String>,
     pub(crate) plugin: Loaded,
-    /// The configuration as the component gets it.
-    pub(crate) config: String,
+    /// The configuration as a component may see it, but for its placeholders.
+    view: Value,
+    /// The same as text, where there is no placeholder in it.
+    fixed: Option<String>,
     /// The `ssh-target` fields by pointer.
     pub(crate) targets: BTreeMap<String, Arc<SshTarget>>,
     /// Names the versions of the secrets in `targets`.
@@ -81,8 +84,7 @@ impl Context {
     ) -> Result<Context, ServiceError> {
         let config = Value::Object(source.config.clone());
         let schema = &plugin.manifest().config_schema;
-        let uses = configuration::secret_uses(schema, &config)
-            .map_err(|violations| ServiceError::Invalid { violations })?;
+        let uses = configuration::secret_uses(schema, &config).map_err(of_config)?;
         let mut resolved = config.clone();
         let mut versions = Vec::new();
         let mut hidden = Vec::new();
@@ -132,7 +134,7 @@ impl Context {
         }
         drop_secrets(resolved);
         if !violations.is_empty() {
-            return Err(ServiceError::Invalid { violations });
+            return Err(of_config(violations));
         }
         let mut variables = Vec::with_capacity(source.env_vars.len());
         for (name, value) in source.env_vars {
@@ -151,11 +153,15 @@ impl Context {
             variables.push((name.clone(), variable));
         }
         versions.sort();
-        let given = component_view(schema, &config, &targets);
+        let view = component_view(schema, &config, &targets)?;
+        let has_secret = configuration::fields(schema, &config)
+            .iter()
+            .any(|field| field.format == Format::Secret);
         Ok(Context {
             company: source.company.to_owned(),
             environment: source.environment.map(str::to_owned),
-            config: given.to_string(),
+            fixed: (!has_secret).then(|| view.to_string()),
+            view,
             targets,
             secret_version: versions.join(","),
             variables,
@@ -182,6 +188,20 @@ impl Context {
             },
         )
         .await
+    }
+
+    /// The configuration for one call. Each call has placeholders of its own, which mean nothing in any other.
+    ///
+    /// # Errors
+    /// The system's source of randomness failing.
+    pub(crate) fn config(&self) -> Result<Cow<'_, str>, ServiceError> {
+        if let Some(text) = &self.fixed {
+            return Ok(Cow::Borrowed(text));
+        }
+        let schema = &self.plugin.manifest().config_schema;
+        let mut view = self.view.clone();
+        renew_placeholders(schema, &mut view)?;
+        Ok(Cow::Owned(view.to_string()))
     }
 
     /// The target of an environment, as people call it; the provider's key where it has none.
@@ -228,19 +248,55 @@ impl Context {
     }
 }
 
-/// The configuration as a component may see it: targets reduced, credentials as placeholders that mean nothing.
+/// The configuration as a component may see it in one call: targets reduced, credentials as fresh placeholders.
+///
+/// # Errors
+/// The system's source of randomness failing.
 pub(crate) fn component_view(
     schema: &Value,
     config: &Value,
     targets: &BTreeMap<String, Arc<SshTarget>>,
-) -> Value {
-    configuration::stand_ins(schema, config, |field: &Field, _| match field.format {
-        Format::SshTarget => targets
-            .get(&field.pointer)
-            .map_or(Value::Null, |target| target.reduced()),
-        Format::Secret => Value::String("leasehold-placeholder".to_owned()),
-        Format::Endpoint | Format::EngineEndpoint | Format::Registry => Value::Null,
-    })
+) -> Result<Value, ServiceError> {
+    let mut view =
+        configuration::stand_ins(schema, config, |field: &Field, _| match field.format {
+            Format::SshTarget => targets
+                .get(&field.pointer)
+                .map_or(Value::Null, |target| target.reduced()),
+            Format::Secret => Value::String(String::new()),
+            Format::Endpoint | Format::EngineEndpoint | Format::Registry => Value::Null,
+        });
+    renew_placeholders(schema, &mut view)?;
+    Ok(view)
+}
+
+/// Puts a new random token into every field of format `secret`.
+fn renew_placeholders(schema: &Value, view: &mut Value) -> Result<(), ServiceError> {
+    let fields = configuration::fields(schema, view);
+    for field in fields.iter().filter(|f| f.format == Format::Secret) {
+        if let Some(place) = view.pointer_mut(&field.pointer) {
+            *place = Value::String(placeholder()?);
+        }
+    }
+    Ok(())
+}
+
+/// Violations of a stored or drafted configuration, as pointers into the environment that a client sends.
+fn of_config(violations: Vec<FieldViolation>) -> ServiceError {
+    let violations = violations.into_iter().map(|v| FieldViolation {
+        pointer: format!("/config{}", v.pointer),
+        message: v.message,
+    });
+    ServiceError::Invalid {
+        violations: violations.collect(),
+    }
+}
+
+/// Where in the environment that a client sends a place lies that secrets are bound to.
+fn in_request(pointer: &str) -> String {
+    match pointer.strip_prefix("env:") {
+        Some(name) => format!("/envVars/{name}"),
+        None => format!("/config{pointer}"),
+    }
 }
 
 async fn open(
@@ -252,12 +308,25 @@ async fn open(
 ) -> Result<Resolved, ServiceError> {
     let secrets = authority.secrets();
     let resolved = match holder {
-        Holder::Environment { id } => secrets.resolve(id, pointer).await?,
+        Holder::Environment { id } => match secrets.resolve(id, pointer).await {
+            Err(leasehold_authority::Error::NotFound { .. }) => {
+                // Without its binding the environment was deleted, or saved anew, since it was read.
+                let now = authority.environments().get(id).await?;
+                return Err(ServiceError::refused(
+                    "environment_changed",
+                    format!(
+                        "the environment {:?} was changed meanwhile; try again",
+                        now.name
+                    ),
+                ));
+            }
+            resolved => resolved?,
+        },
         Holder::Lease { id } => secrets.resolve_pinned(id, pointer).await?,
         Holder::Draft { actor, company } => {
             let wrong = |message: &str| ServiceError::Invalid {
                 violations: vec![FieldViolation {
-                    pointer: pointer.to_owned(),
+                    pointer: in_request(pointer),
                     message: message.to_owned(),
                 }],
             };
@@ -291,7 +360,7 @@ fn text_of(secret: &Resolved, pointer: &str) -> Result<Zeroizing<String>, Servic
         Ok(text) if !text.contains('\0') => Ok(Zeroizing::new(text.to_owned())),
         _ => Err(ServiceError::Invalid {
             violations: vec![FieldViolation {
-                pointer: pointer.to_owned(),
+                pointer: in_request(pointer),
                 message: "the secret's value must be UTF-8 text without NUL here".to_owned(),
             }],
         }),
@@ -363,6 +432,29 @@ mod tests {
             redact("a second-line-y b first-line-x short"),
             "a [redacted] b [redacted] short"
         );
+    }
+
+    #[test]
+    fn a_component_is_given_another_placeholder_in_every_call_and_nothing_of_the_reference() {
+        let schema = serde_json::json!({
+            "type": "object",
+            "properties": {
+                "token": { "type": "string", "format": "secret" },
+                "size": { "type": "integer" }
+            }
+        });
+        let config = serde_json::json!({
+            "token": { "type": "secret_ref", "secretId": "sec_1", "version": "latest" }, "size": 3
+        });
+        let view = || component_view(&schema, &config, &BTreeMap::new()).expect("randomness");
+        let (first, mut again) = (view(), view());
+        assert_ne!(first["token"], again["token"]);
+        let before = again["token"].clone();
+        renew_placeholders(&schema, &mut again).expect("randomness");
+        assert_ne!(again["token"], before);
+        assert!(first["token"].as_str().is_some_and(|t| t.len() >= 32));
+        assert_eq!(first["size"], 3);
+        assert!(!first.to_string().contains("sec_1"), "{first}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::Service;
 use super::configuration::{self, Format};
 use super::context;
 use super::error::ServiceError;
-use super::plugins::Loaded;
+use super::loaded::Loaded;
 
 /// Time for `check-config`, which reaches nothing.
 const CHECK_CONFIG: Duration = Duration::from_secs(10);
@@ -197,7 +197,7 @@ async fn normalised(
     let mut setup = CallSetup::refusing(Purpose::Setup, CHECK_CONFIG);
     setup.call.company = company.to_owned();
     setup.watch = Some(plugin.watch(Purpose::Setup, true, false));
-    let given = context::component_view(schema, config, targets);
+    let given = context::component_view(schema, config, targets)?;
     let answer = match plugin.check_config(&setup, &given.to_string()).await {
         Ok(answer) => answer,
         Err(leasehold_runtime::Failure::Provider(error)) => {

@@ -193,6 +193,7 @@ impl Service {
     ) -> Result<RunningExecution, ServiceError> {
         narrowed(context, &request)?;
         let (env, payloads) = context.variables(&request.env)?;
+        let config = context.config()?;
         let execution = self
             .authority()
             .executions()
@@ -225,7 +226,7 @@ impl Service {
         };
         let started = context
             .plugin
-            .start(&call, &context.config, handle_of(&lease), &command)
+            .start(&call, &config, handle_of(&lease), &command)
             .await;
         let started = match started {
             Ok(started) => started,
@@ -350,7 +351,7 @@ impl Service {
             .await
     }
 
-    async fn ask_with(
+    pub(crate) async fn ask_with(
         &self,
         execution: &Execution,
         lease: &Lease,
@@ -366,7 +367,7 @@ impl Service {
             .plugin
             .state_of(
                 &call,
-                &context.config,
+                &context.config()?,
                 handle_of(lease),
                 &execution.id,
                 execution.reference.as_deref(),
@@ -385,33 +386,6 @@ impl Service {
             ),
         };
         Ok(Some(self.settle(&execution.id, outcome).await?))
-    }
-
-    /// Before a lease's processes are ended: whatever has ended by itself gets its true outcome. What still runs is
-    /// left to the authority, which makes it *unknown* when the lease ends.
-    pub(crate) async fn settle_before_the_end(
-        &self,
-        lease: &Lease,
-        context: &Context,
-        for_lease: &ForLease,
-    ) {
-        let executions = match self.authority().executions().list(&lease.id).await {
-            Ok(executions) => executions,
-            Err(error) => {
-                tracing::warn!(lease = lease.id, %error, "executions cannot be read");
-                return;
-            }
-        };
-        for execution in executions.iter().filter(|execution| !is_settled(execution)) {
-            match self.ask_with(execution, lease, context, for_lease).await {
-                Ok(_) => {}
-                Err(error) => {
-                    tracing::info!(execution = execution.id, %error, "not settled before the end");
-                    // One target that does not answer is not asked for each.
-                    return;
-                }
-            }
-        }
     }
 
     /// Runs a short command to its end.
@@ -502,18 +476,13 @@ impl Service {
             Some(&for_lease),
             Kind::new(Purpose::Run, Reach::Act, READ),
         );
-        // The provider is given the reference that it journalled; one that came after the question is asked for anew.
-        let reference = execution
-            .reference
-            .clone()
-            .unwrap_or_else(|| serde_json::json!({ "id": execution.id }).to_string());
         context
             .plugin
             .signal(
                 &call,
-                &context.config,
+                &context.config()?,
                 handle_of(&lease),
-                &reference,
+                &reference_of(&execution),
                 signal,
             )
             .await
@@ -560,6 +529,14 @@ pub(crate) fn is_settled(execution: &Execution) -> bool {
             .outcome
             .as_ref()
             .is_some_and(|outcome| !outcome.is_unknown())
+}
+
+/// What the provider finds a command by: what it journalled, or the host's own id where nothing was journalled yet.
+pub(crate) fn reference_of(execution: &Execution) -> String {
+    execution
+        .reference
+        .clone()
+        .unwrap_or_else(|| serde_json::json!({ "id": execution.id }).to_string())
 }
 
 /// The first bytes of a stream.

@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use leasehold_authority::{Actor, Lease};
-use leasehold_contract::{ByteStream, Purpose};
+use leasehold_contract::{ByteStream, Code, FieldViolation, Purpose};
 use leasehold_egress::Reach;
+use leasehold_runtime::Failure;
 
 use super::Service;
 use super::calls::Kind;
@@ -39,11 +40,9 @@ impl Service {
         let call = self.call(&context, Some(&for_lease), kind);
         context
             .plugin
-            .put(&call, &context.config, handle_of(&lease), &path, archive)
+            .put(&call, &context.config()?, handle_of(&lease), &path, archive)
             .await
-            .map_err(|failure| {
-                ServiceError::of(format!("copying to {path} of {}", lease.id), failure)
-            })
+            .map_err(|failure| refused(format!("copying to {path} of {}", lease.id), failure))
     }
 
     /// A tar of `path`; an empty path is the workspace.
@@ -66,19 +65,33 @@ impl Service {
         let call = self.call(&context, Some(&for_lease), kind);
         context
             .plugin
-            .get(&call, &context.config, handle_of(&lease), &path)
+            .get(&call, &context.config()?, handle_of(&lease), &path)
             .await
-            .map_err(|failure| {
-                ServiceError::of(format!("copying from {path} of {}", lease.id), failure)
-            })
+            .map_err(|failure| refused(format!("copying from {path} of {}", lease.id), failure))
+    }
+}
+
+/// What a transfer failed of. The configuration was good for the lease, so that what is invalid or not permitted here is
+/// what the client sent: an archive that is refused, a path that leads out or that the account may not use.
+fn refused(what: String, failure: Failure) -> ServiceError {
+    let (pointer, error) = match failure {
+        Failure::Provider(error) if error.code == Code::InvalidConfig => ("", error),
+        Failure::Provider(error) if error.code == Code::PermissionDenied => ("?path", error),
+        other => return ServiceError::of(what, other),
+    };
+    ServiceError::Invalid {
+        violations: vec![FieldViolation {
+            pointer: pointer.to_owned(),
+            message: format!("{what}: {}", error.message),
+        }],
     }
 }
 
 /// A path inside the environment: relative ones are the workspace's, and none climbs out of it.
 fn resolved(lease: &Lease, path: &str) -> Result<String, ServiceError> {
     let refused = |message: &str| ServiceError::Invalid {
-        violations: vec![leasehold_contract::FieldViolation {
-            pointer: "/path".to_owned(),
+        violations: vec![FieldViolation {
+            pointer: "?path".to_owned(),
             message: message.to_owned(),
         }],
     };

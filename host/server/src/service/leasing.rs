@@ -12,6 +12,7 @@ use leasehold_authority::{
 };
 use leasehold_contract::{Acquired, Observation, Purpose};
 use leasehold_egress::{LeaseMark, Ownership, Reach};
+use leasehold_runtime::Failure;
 
 use super::Service;
 use super::breaker::Trial;
@@ -59,6 +60,7 @@ impl Service {
         purpose: Purpose,
     ) -> Result<Lease, ServiceError> {
         self.accepting()?;
+        let watched = self.watch(actor, request.progress_id.as_deref());
         let environment = self.authority().environments().get(environment).await?;
         if environment.status != leasehold_authority::EnvironmentStatus::Active {
             return Err(ServiceError::refused(
@@ -120,6 +122,9 @@ impl Service {
         if !begun.fresh {
             return Ok(begun.lease);
         }
+        if let Some(work) = &watched {
+            work.works_on(&begun.lease.id);
+        }
         let service = self.clone();
         let actor = actor.clone();
         self.finish(async move {
@@ -139,6 +144,7 @@ impl Service {
         deadline: Duration,
         trial: Option<Trial>,
     ) -> Result<Lease, ServiceError> {
+        let _work = self.board().begin(&lease.id);
         let _turn = self.turns().take(&lease.id).await;
         let what = format!("acquiring {} of {}", lease.id, context.name());
         let closed = self.gates().token(&lease.id, lease.epoch);
@@ -150,7 +156,10 @@ impl Service {
         let call = self.call(&context, Some(&for_lease), kind);
         let ttl = lease.ttl.and_then(|ms| u32::try_from(ms / 1000).ok());
         let beating = self.beat(&lease);
-        let acquired = context.plugin.acquire(&call, &context.config, ttl).await;
+        let acquired = match context.config() {
+            Ok(config) => context.plugin.acquire(&call, &config, ttl).await,
+            Err(error) => Err(Failure::Host(error.to_string())),
+        };
         let outcome = match acquired {
             Ok(acquired) => match self.prove(&lease, &context, &acquired).await {
                 Ok(proof) => Ok((acquired, proof)),
@@ -236,6 +245,8 @@ impl Service {
                 "the provider names another resource than the workspace that egress saw being made",
             ));
         }
+        self.board()
+            .tell(&lease.id, "looking at what the provider made".to_owned());
         let mark = LeaseMark {
             owner_label: owner_label(lease),
             acquisition: lease.acquisition.clone(),
@@ -297,7 +308,7 @@ impl Service {
             .plugin
             .keep_alive(
                 &call,
-                &context.config,
+                &context.config()?,
                 handle_of(&current),
                 Some(ttl_seconds),
             )
@@ -349,7 +360,7 @@ impl Service {
         );
         context
             .plugin
-            .inspect(&call, &context.config, handle_of(&current))
+            .inspect(&call, &context.config()?, handle_of(&current))
             .await
             .map_err(|failure| ServiceError::of(format!("inspecting {lease}"), failure))
     }

@@ -9,12 +9,14 @@ mod calls;
 mod configuration;
 mod context;
 mod contexts;
+mod endings;
 mod environments;
 mod error;
 mod executions;
 mod files;
 mod gates;
 mod leasing;
+mod loaded;
 mod model;
 mod narrowing;
 mod offer;
@@ -22,6 +24,7 @@ mod open;
 mod places;
 mod plugins;
 mod probe;
+mod progress;
 mod teardown;
 mod turns;
 mod workers;
@@ -46,10 +49,12 @@ pub use leasehold_authority::{EnvironmentDraft, EnvironmentPatch};
 pub use model::{
     AcquireRequest, Capabilities, ExecEvent, ExecRequest, GrantRequest, Health, HostKeyShown,
     Narrowing, OneShot, PendingOffer, PluginDetails, PluginOffer, ProbeReport,
-    ProviderCapabilities,
+    ProviderCapabilities, Withheld,
 };
+pub(crate) use offer::read_parts;
 pub use open::{OpenError, ServiceOptions, inspect};
-pub(crate) use plugins::parts;
+
+pub use progress::{Progress, Watched};
 
 use crate::settings::PluginSettings;
 use calls::{ForLease, Kind};
@@ -57,6 +62,7 @@ use context::Context;
 use contexts::Contexts;
 use gates::Gates;
 use plugins::Catalog;
+use progress::Board;
 use turns::Turns;
 
 /// The orchestrator. Cheap to clone.
@@ -72,6 +78,7 @@ struct Inner {
     gates: Gates,
     contexts: Contexts,
     turns: Turns,
+    board: Board,
     /// Executions whose stream this process reads.
     attached: Mutex<HashSet<String>>,
     /// Whether there may be executions without an end that this process reads no stream of.
@@ -128,6 +135,7 @@ impl Service {
                 gates: Gates::default(),
                 contexts: Contexts::default(),
                 turns: Turns::default(),
+                board: Board::default(),
                 attached: Mutex::default(),
                 unattached: AtomicBool::new(true),
                 tasks,
@@ -387,7 +395,19 @@ impl Service {
 
     /// What one call of a component needs.
     fn call(&self, context: &Context, lease: Option<&ForLease>, kind: Kind) -> CallSetup {
-        calls::setup(&self.inner.authority, &self.inner.ssh, context, lease, kind)
+        let inner = &self.inner;
+        calls::setup(
+            &inner.authority,
+            &inner.ssh,
+            &inner.board,
+            context,
+            lease,
+            kind,
+        )
+    }
+
+    fn board(&self) -> &Board {
+        &self.inner.board
     }
 
     fn catalog(&self) -> &Catalog {

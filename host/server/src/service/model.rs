@@ -118,6 +118,8 @@ pub struct AcquireRequest {
     pub issue_id: Option<String>,
     /// How long acquiring may take, in milliseconds; none: what the provider declares.
     pub timeout_ms: Option<u32>,
+    /// What the caller calls this work, to ask how it stands.
+    pub progress_id: Option<String>,
 }
 
 /// A command to run in a lease.
@@ -169,8 +171,22 @@ pub struct OneShot {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Capabilities {
-    /// Every provider that works now; one that does not is not offered.
+    /// Every provider that works now.
     pub providers: Vec<ProviderCapabilities>,
+    /// Every provider that is installed and takes no new leases.
+    pub withheld: Vec<Withheld>,
+}
+
+/// A provider that is installed and not offered.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Withheld {
+    /// The provider's key.
+    pub key: String,
+    /// `grant`, where an administrator disabled it, or `health`.
+    pub by: String,
+    /// For a person.
+    pub reason: String,
 }
 
 /// What one provider can do.
@@ -205,7 +221,7 @@ pub struct ProviderCapabilities {
 pub struct Narrowing {
     /// Which.
     pub capability: String,
-    /// `exports`, `grant`, `configuration` or `health`.
+    /// `exports`, or `health`: what this version of the host does not use.
     pub by: String,
     /// For a person.
     pub reason: String,

@@ -6,8 +6,9 @@ use leasehold_authority::Authority;
 use leasehold_contract::{Ceiling, Features, Grant, Manifest, Part};
 
 use super::error::ServiceError;
-use super::model::{Capabilities, Narrowing, ProviderCapabilities};
-use super::plugins::{Catalog, Loaded};
+use super::loaded::Loaded;
+use super::model::{Capabilities, Narrowing, ProviderCapabilities, Withheld};
+use super::plugins::Catalog;
 
 fn narrowed(capability: &str, by: &str, reason: impl Into<String>) -> Narrowing {
     Narrowing {
@@ -66,21 +67,37 @@ fn features_of(features: &Features) -> [(&'static str, bool, bool); 7] {
     ]
 }
 
-/// What can be leased now; a provider that does not work is not offered.
+/// What can be leased now, and what is installed and cannot.
 pub(crate) async fn capabilities(
     authority: &Authority,
     catalog: &Catalog,
 ) -> Result<Capabilities, ServiceError> {
     let mut providers = Vec::new();
+    let mut withheld = Vec::new();
     for installed in authority.plugins().list().await? {
-        if !installed.enabled {
-            continue;
-        }
-        if let Some(loaded) = catalog.loaded_current(&installed) {
-            providers.push(of_provider(&loaded, catalog.ceiling()));
-        }
+        let loaded = catalog.loaded_current(&installed);
+        let (by, reason) = match loaded {
+            _ if !installed.enabled => ("grant", "it is disabled: it takes no new leases"),
+            _ if installed.current.is_none() => ("grant", "it waits for its grant"),
+            Some(loaded) => {
+                providers.push(of_provider(&loaded, catalog.ceiling()));
+                continue;
+            }
+            None => (
+                "health",
+                "its component cannot be loaded; the server's log says why",
+            ),
+        };
+        withheld.push(Withheld {
+            key: installed.key,
+            by: by.to_owned(),
+            reason: reason.to_owned(),
+        });
     }
-    Ok(Capabilities { providers })
+    Ok(Capabilities {
+        providers,
+        withheld,
+    })
 }
 
 fn of_provider(loaded: &Loaded, ceiling: &Ceiling) -> ProviderCapabilities {

@@ -3,10 +3,11 @@
 //! Pure: from a manifest to text. Nothing that a component asks for may be missing here; a new kind of request needs
 //! a sentence before it can be granted.
 
-use leasehold_contract::{Grant, Manifest, Part, Role, Site};
+use leasehold_contract::{FieldViolation, Grant, Manifest, Part, Role, Site};
 use leasehold_runtime::Prepared;
 use sha2::{Digest, Sha256};
 
+use super::error::ServiceError;
 use super::model::PluginOffer;
 
 /// What a component is and asks for, compared with nothing.
@@ -39,6 +40,23 @@ pub(crate) fn parts(grant: &Grant) -> Vec<Part> {
     Part::ALL
         .into_iter()
         .filter(|part| grant.has(*part))
+        .collect()
+}
+
+/// The parts of a list as it is written: `ssh,streams`.
+///
+/// # Errors
+/// One that is no part, by its field.
+pub(crate) fn read_parts(list: &[String]) -> Result<Vec<Part>, ServiceError> {
+    list.iter()
+        .map(|text| {
+            text.parse().map_err(|message| ServiceError::Invalid {
+                violations: vec![FieldViolation {
+                    pointer: "/without".to_owned(),
+                    message: format!("{:?} {message}", text.chars().take(40).collect::<String>()),
+                }],
+            })
+        })
         .collect()
 }
 

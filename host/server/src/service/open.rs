@@ -1,28 +1,26 @@
-//! From a data directory to a service: authority, cache of compiled components, runtime, egress.
+//! From an authority and a data directory to a service: cache of compiled components, runtime, egress.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt};
-use leasehold_authority::{Authority, Options};
+use leasehold_authority::Authority;
 use leasehold_egress::SshSettings;
 use leasehold_runtime::{Allocation, Cache, Failure, Runtime, Settings};
 
-use super::Service;
 use super::error::ServiceError;
-use super::{PluginOffer, offer};
+use super::{PluginOffer, Service, offer};
 use crate::settings::PluginSettings;
 
-/// Where a service's own files are.
+/// What a service is made of and works within.
 #[derive(Debug)]
 pub struct ServiceOptions {
+    /// The authority, open.
+    pub authority: Authority,
     /// The data directory.
     pub data_dir: Dir,
-    /// Its path: SQLite opens its file by name.
-    pub data_path: PathBuf,
-    /// The master key's file, outside the data directory.
-    pub master_key: PathBuf,
+    /// The largest component that is taken, in bytes.
+    pub component_bytes: usize,
     /// What any component may use and reach.
     pub plugins: PluginSettings,
 }
@@ -44,9 +42,6 @@ pub async fn inspect(bytes: Bytes) -> Result<PluginOffer, ServiceError> {
 /// Why a service did not open.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The database, or the master key.
-    #[error(transparent)]
-    Authority(#[from] leasehold_authority::OpenError),
     /// The directory of compiled components.
     #[error("the cache of compiled components in the data directory: {0}")]
     Cache(std::io::Error),
@@ -58,8 +53,6 @@ pub enum OpenError {
     Service(#[from] ServiceError),
 }
 
-/// The database's file in the data directory.
-const DATABASE: &str = "leasehold.db";
 /// The directory of compiled components in the data directory.
 const COMPILED: &str = "compiled";
 
@@ -79,17 +72,12 @@ impl Service {
             .data_dir
             .open_dir(COMPILED)
             .map_err(OpenError::Cache)?;
-        let authority = Authority::open(Options {
-            database: options.data_path.join(DATABASE),
-            data_dir: options.data_dir,
-            master_key: options.master_key,
-            replica: "main".to_owned(),
-        })
-        .await?;
+        let authority = options.authority;
         let cache = Cache::new(compiled, *authority.aot_key());
         let runtime = Runtime::new(Settings {
             cache: Some(Arc::new(cache)),
             ceilings: options.plugins.ceilings,
+            component_bytes: options.component_bytes,
             ..Settings::default()
         })?;
         let service = Service::new(authority, runtime, SshSettings::default(), &options.plugins);

@@ -5,9 +5,8 @@
 //! caller named as shown ([`offer::request_digest`]); a revision becomes current only after it was loaded, so that one
 //! that does not work leaves the old one serving; what a call may do is never more than its revision's grant.
 
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Instant;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -15,132 +14,21 @@ use leasehold_authority::{
     Actor, Authority, Decision, Entry, Error as AuthorityError, NewRevision, Plugin as Installed,
     Revision, wider,
 };
-use leasehold_contract::{Ceiling, Grant, Part, Purpose};
-use leasehold_runtime::{Plugin, Runtime, Watch};
+use leasehold_contract::{Ceiling, Grant};
+use leasehold_runtime::{Prepared, Runtime};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tokio_util::task::TaskTracker;
 
-use super::breaker::{Breaker, Change, Health, Trial, Verdict};
+use super::breaker::Breaker;
 use super::error::ServiceError;
+use super::loaded::Loaded;
 use super::model::{GrantRequest, PendingOffer, PluginDetails, PluginOffer};
 use super::{narrowing, offer};
 use crate::settings::BreakerSettings;
 
-/// A component that can be called, with what its calls may do.
-#[derive(Clone)]
-pub(crate) struct Loaded {
-    plugin: Plugin,
-    /// What was granted.
-    pub(crate) granted: Arc<Grant>,
-    /// The same below the instance's ceiling.
-    pub(crate) effective: Arc<Grant>,
-    breaker: Arc<Breaker>,
-    reports: Reports,
-}
-
-/// Where a change of a breaker is written down.
-#[derive(Clone)]
-struct Reports {
-    authority: Authority,
-    tasks: TaskTracker,
-}
-
-impl std::ops::Deref for Loaded {
-    type Target = Plugin;
-
-    fn deref(&self) -> &Plugin {
-        &self.plugin
-    }
-}
-
-impl std::fmt::Debug for Loaded {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.plugin.fmt(f)
-    }
-}
-
-impl Loaded {
-    /// What a call for this purpose may do. Teardown has what was granted, also where the instance's ceiling came down
-    /// since: it is never stopped.
-    pub(crate) fn grant_for(&self, purpose: Purpose) -> Arc<Grant> {
-        match purpose {
-            Purpose::Cleanup | Purpose::Reconcile => Arc::clone(&self.granted),
-            _ => Arc::clone(&self.effective),
-        }
-    }
-
-    /// Whether a new lease may be made now; holds the trial where this one is to decide.
-    pub(crate) fn admit(&self) -> Result<Option<Trial>, ServiceError> {
-        self.breaker
-            .admit(Instant::now())
-            .map_err(|stopped| ServiceError::Tripped {
-                key: self.manifest().key.clone(),
-                reason: stopped.reason,
-                retry_after: stopped.retry_after,
-            })
-    }
-
-    /// How it does.
-    pub(crate) fn health(&self) -> Health {
-        self.breaker.health(Instant::now())
-    }
-
-    /// Tells the breaker what a call came to. That teardown was answered says nothing: the lists after each failed
-    /// acquire would outweigh the failures.
-    pub(crate) fn watch(&self, purpose: Purpose, deadline_is_ours: bool, trial: bool) -> Watch {
-        let loaded = self.clone();
-        let teardown = matches!(purpose, Purpose::Cleanup | Purpose::Reconcile);
-        Arc::new(move |outcome| {
-            let verdict = match Verdict::of(outcome, deadline_is_ours) {
-                Verdict::Answered if teardown => Verdict::Silent,
-                verdict => verdict,
-            };
-            if let Some(change) = loaded.breaker.ended(Instant::now(), verdict, trial) {
-                loaded.report(&change);
-            }
-        })
-    }
-
-    fn report(&self, change: &Change) {
-        let key = self.manifest().key.clone();
-        let digest = self.digest_hex();
-        let (action, details) = match change {
-            Change::Tripped {
-                reason,
-                backoff,
-                trips,
-            } => {
-                tracing::warn!(
-                    provider = key,
-                    digest,
-                    reason,
-                    trips,
-                    seconds = backoff.as_secs(),
-                    "plugin takes no new leases for now"
-                );
-                (
-                    "plugin.tripped",
-                    json!({ "digest": digest, "reason": reason, "trips": trips, "seconds": backoff.as_secs() }),
-                )
-            }
-            Change::Recovered => {
-                tracing::info!(provider = key, digest, "plugin takes new leases again");
-                ("plugin.recovered", json!({ "digest": digest }))
-            }
-        };
-        let authority = self.reports.authority.clone();
-        self.reports.tasks.spawn(async move {
-            let entry = Entry::new(action, None, "plugin", &key, details);
-            let recorded = authority
-                .activity()
-                .record(&Actor::system("breaker"), entry)
-                .await;
-            if let Err(error) = recorded {
-                tracing::warn!(provider = key, action, %error, "not recorded");
-            }
-        });
-    }
-}
+/// Components that were looked at and are kept for their installation.
+const INSPECTED: usize = 2;
 
 /// The components that are loaded, by digest.
 pub(crate) struct Catalog {
@@ -150,6 +38,8 @@ pub(crate) struct Catalog {
     breaker: BreakerSettings,
     tasks: TaskTracker,
     loaded: RwLock<HashMap<String, Loaded>>,
+    /// What was looked at last: what was shown is what is installed, without asking the component again.
+    inspected: Mutex<VecDeque<Prepared>>,
 }
 
 impl Catalog {
@@ -167,6 +57,7 @@ impl Catalog {
             breaker,
             tasks,
             loaded: RwLock::default(),
+            inspected: Mutex::default(),
         }
     }
 
@@ -229,18 +120,16 @@ impl Catalog {
         // What a breaker knows of these bytes stays true under another grant.
         let breaker = self.get(&revision.digest).map_or_else(
             || Arc::new(Breaker::new(self.breaker)),
-            |loaded| loaded.breaker,
+            |loaded| Arc::clone(loaded.breaker()),
         );
-        Ok(Loaded {
+        Ok(Loaded::new(
             plugin,
-            granted: Arc::new(grant.clone()),
-            effective: Arc::new(grant.below(&self.ceiling)),
+            grant,
+            &self.ceiling,
             breaker,
-            reports: Reports {
-                authority: self.authority.clone(),
-                tasks: self.tasks.clone(),
-            },
-        })
+            self.authority.clone(),
+            self.tasks.clone(),
+        ))
     }
 
     /// The revision that a lease pinned.
@@ -323,7 +212,9 @@ impl Catalog {
     /// Looks at a component: everything is checked, nothing is stored.
     pub(crate) async fn inspect(&self, bytes: Bytes) -> Result<PluginOffer, ServiceError> {
         let size = bytes.len() as u64;
-        let mut offer = offer::of(self.runtime.prepare(bytes).await?, size);
+        let prepared = self.runtime.prepare(bytes).await?;
+        self.keep_inspected(prepared.clone());
+        let mut offer = offer::of(prepared, size);
         let plugins = self.authority.plugins();
         offer.installed = plugins.revision(&offer.digest).await.is_ok();
         offer.wider = plugins
@@ -340,10 +231,11 @@ impl Catalog {
         bytes: Bytes,
         grant: Option<GrantRequest>,
     ) -> Result<Installed, ServiceError> {
-        let offer = offer::of(
-            self.runtime.prepare(bytes.clone()).await?,
-            bytes.len() as u64,
-        );
+        let prepared = match self.take_inspected(&bytes).await {
+            Some(prepared) => prepared,
+            None => self.runtime.prepare(bytes.clone()).await?,
+        };
+        let offer = offer::of(prepared, bytes.len() as u64);
         let grant = match grant {
             Some(grant) => {
                 is_shown(&grant.request_digest, &offer.request_digest)?;
@@ -363,7 +255,32 @@ impl Catalog {
         if let Some(current) = &installed.current {
             self.renew(current).await?;
         }
+        self.collect().await;
         Ok(installed)
+    }
+
+    fn keep_inspected(&self, prepared: Prepared) {
+        let mut inspected = self
+            .inspected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        inspected.retain(|other| other.digest != prepared.digest);
+        inspected.push_front(prepared);
+        inspected.truncate(INSPECTED);
+    }
+
+    async fn take_inspected(&self, bytes: &Bytes) -> Option<Prepared> {
+        let hashed = bytes.clone();
+        let digest =
+            tokio::task::spawn_blocking(move || -> [u8; 32] { Sha256::digest(&hashed).into() })
+                .await
+                .ok()?;
+        let mut inspected = self
+            .inspected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let at = inspected.iter().position(|one| one.digest == digest)?;
+        inspected.remove(at)
     }
 
     /// Calls from now on go by the grant that a revision has now.
@@ -413,6 +330,7 @@ impl Catalog {
             .grant(actor, key, &target.digest, decision)
             .await?;
         self.put(loaded);
+        self.collect().await;
         Ok(installed)
     }
 
@@ -422,7 +340,9 @@ impl Catalog {
         actor: &Actor,
         key: &str,
     ) -> Result<Option<Installed>, ServiceError> {
-        Ok(self.authority.plugins().deny(actor, key).await?)
+        let denied = self.authority.plugins().deny(actor, key).await?;
+        self.collect().await;
+        Ok(denied)
     }
 
     /// Goes one step back.
@@ -442,7 +362,7 @@ impl Catalog {
     pub(crate) async fn reset(&self, actor: &Actor, key: &str) -> Result<Installed, ServiceError> {
         let installed = self.authority.plugins().get(key).await?;
         if let Some(loaded) = self.loaded_current(&installed)
-            && loaded.breaker.reset()
+            && loaded.breaker().reset()
         {
             let details = json!({ "digest": loaded.digest_hex() });
             let entry = Entry::new("plugin.reset", None, "plugin", key, details);
@@ -473,14 +393,19 @@ impl Catalog {
         Ok(())
     }
 
-    /// Collects the revisions that nothing needs any more.
-    pub(crate) async fn collect(&self) -> Result<(), ServiceError> {
-        let collected = self.authority.plugins().collect().await?;
-        if !collected.is_empty() {
-            tracing::info!(?collected, "revisions of plugins collected");
+    /// Collects the revisions that nothing needs any more. What fails is tried again by the worker.
+    pub(crate) async fn collect(&self) {
+        match self.authority.plugins().collect().await {
+            Ok(collected) => {
+                if !collected.is_empty() {
+                    tracing::info!(?collected, "revisions of plugins collected");
+                }
+                self.forget(&collected);
+            }
+            Err(error) => {
+                tracing::error!(%error, "revisions that nothing needs were not collected");
+            }
         }
-        self.forget(&collected);
-        Ok(())
     }
 
     /// Everything that there is to see of a plugin.
@@ -553,23 +478,6 @@ fn is_shown(granted: &str, shown: &str) -> Result<(), ServiceError> {
     ))
 }
 
-/// The parts of a list as it is written: `ssh,streams`.
-///
-/// # Errors
-/// One that is no part, by its field.
-pub(crate) fn parts(list: &[String]) -> Result<Vec<Part>, ServiceError> {
-    list.iter()
-        .map(|text| {
-            text.parse().map_err(|message| ServiceError::Invalid {
-                violations: vec![leasehold_contract::FieldViolation {
-                    pointer: "/without".to_owned(),
-                    message: format!("{:?} {message}", text.chars().take(40).collect::<String>()),
-                }],
-            })
-        })
-        .collect()
-}
-
 fn digest_bytes(hex: &str) -> Result<[u8; 32], ServiceError> {
     let corrupt = || AuthorityError::Corrupt {
         what: "the digest of a plugin".to_owned(),
@@ -595,3 +503,7 @@ fn constant_eq(a: &str, b: &str) -> bool {
             .fold(0, |acc, (a, b)| acc | (a ^ b))
             == 0
 }
+
+#[cfg(test)]
+#[path = "plugins_tests.rs"]
+mod tests;

@@ -18,6 +18,7 @@ use super::calls::Kind;
 use super::context::{Context, Holder, Source};
 use super::error::ServiceError;
 use super::model::{AcquireRequest, HostKeyShown, ProbeReport};
+use super::progress::Work;
 
 /// Time for one probe.
 const PROBE: Duration = Duration::from_secs(120);
@@ -33,13 +34,16 @@ impl Service {
         &self,
         actor: &Actor,
         environment: &str,
+        progress_id: Option<&str>,
     ) -> Result<ProbeReport, ServiceError> {
         self.accepting()?;
         actor.require_manage()?;
         let begun = Instant::now();
+        let watched = self.watch(actor, progress_id);
         let environment = self.authority().environments().get(environment).await?;
         let report = if environment.driver == EnvironmentDriver::Sandbox {
-            self.probe_by_lease(actor, &environment, begun).await?
+            self.probe_by_lease(actor, &environment, progress_id, begun)
+                .await?
         } else {
             let plugin = self.catalog().current(&environment.provider).await?;
             let context = Context::resolve(
@@ -56,7 +60,7 @@ impl Service {
                 },
             )
             .await?;
-            self.probe_target(&context, begun).await
+            self.probe_target(&context, watched.as_ref(), begun).await
         };
         self.authority()
             .activity()
@@ -83,10 +87,12 @@ impl Service {
         actor: &Actor,
         company: &str,
         draft: EnvironmentDraft,
+        progress_id: Option<&str>,
     ) -> Result<ProbeReport, ServiceError> {
         self.accepting()?;
         actor.require_manage()?;
         let begun = Instant::now();
+        let watched = self.watch(actor, progress_id);
         let (draft, _) = self.checked(company, draft).await?;
         let plugin = self.catalog().current(&draft.provider).await?;
         let context = Context::resolve(
@@ -101,7 +107,7 @@ impl Service {
             },
         )
         .await?;
-        let report = self.probe_target(&context, begun).await;
+        let report = self.probe_target(&context, watched.as_ref(), begun).await;
         self.authority()
             .activity()
             .record(
@@ -118,14 +124,23 @@ impl Service {
         Ok(report)
     }
 
-    async fn probe_target(&self, context: &Context, begun: Instant) -> ProbeReport {
+    async fn probe_target(
+        &self,
+        context: &Context,
+        watched: Option<&Work>,
+        begun: Instant,
+    ) -> ProbeReport {
         let findings = match keys_of(context).await {
             Some(findings) => Ok(findings),
             None => {
                 let mut kind = Kind::new(Purpose::Probe, Reach::Read, PROBE);
                 kind.fresh = true;
+                kind.told_as = watched.map(|work| work.name().to_owned());
                 let call = self.call(context, None, kind);
-                context.plugin.probe(&call, &context.config).await
+                match context.config() {
+                    Ok(config) => context.plugin.probe(&call, &config).await,
+                    Err(error) => Err(Failure::Host(error.to_string())),
+                }
             }
         };
         let findings = match findings {
@@ -139,10 +154,12 @@ impl Service {
         &self,
         actor: &Actor,
         environment: &Environment,
+        progress_id: Option<&str>,
         begun: Instant,
     ) -> Result<ProbeReport, ServiceError> {
         let request = AcquireRequest {
             ttl_seconds: Some(600),
+            progress_id: progress_id.map(str::to_owned),
             ..AcquireRequest::default()
         };
         let acquired = self
@@ -235,7 +252,7 @@ const NOT_QUALIFIED: &str = "this version records no platform qualification";
 
 /// Keys are decrypted off the async threads, once; one that cannot be used is the first finding.
 async fn keys_of(context: &Context) -> Option<Vec<Finding>> {
-    for target in context.targets.values() {
+    for (field, target) in &context.targets {
         let checked = {
             let target = target.clone();
             tokio::task::spawn_blocking(move || target.check_keys()).await
@@ -248,7 +265,7 @@ async fn keys_of(context: &Context) -> Option<Vec<Finding>> {
                         step: "key".to_owned(),
                         severity: Severity::Failure,
                         message: (context.redactor)(&format!(
-                            "{}: {pointer} {message}",
+                            "{}: /config{field}{pointer} {message}",
                             target.identity()
                         )),
                         duration: None,

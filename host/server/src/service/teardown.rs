@@ -35,6 +35,7 @@ impl Service {
         let actor = Actor::system("release");
         self.gates().supersede(&lease.id, lease.epoch);
         self.contexts().forget(&lease.id);
+        let _work = self.board().begin(&lease.id);
         let beating = self.beat(&lease);
         let _turn = self.turns().take(&lease.id).await;
         // Whoever had the turn before may have ended it, or somebody else taken it over.
@@ -83,8 +84,7 @@ impl Service {
         let context = Context::of_lease(self.authority(), plugin, lease).await?;
         let for_lease = self.for_lease(lease);
         let places = Place::of(self.authority(), &lease.id).await?;
-        self.settle_before_the_end(lease, &context, &for_lease)
-            .await;
+        self.end_commands(lease, &context, &for_lease).await;
         let released = if lease.handle.is_some() {
             self.release_handle(lease, &context, &for_lease, handle_of(lease))
                 .await
@@ -138,7 +138,7 @@ impl Service {
         );
         context
             .plugin
-            .release(&call, &context.config, handle)
+            .release(&call, &context.config()?, handle)
             .await
             .map_err(|failure| {
                 ServiceError::of(
@@ -197,7 +197,7 @@ impl Service {
             );
             let page = context
                 .plugin
-                .list(&call, &context.config, &query)
+                .list(&call, &context.config()?, &query)
                 .await
                 .map_err(|failure| {
                     ServiceError::of(format!("listing what {} left", lease.id), failure)
@@ -222,6 +222,8 @@ impl Service {
         context: &Context,
         places: &[Place],
     ) -> Result<(), ServiceError> {
+        self.board()
+            .tell(&lease.id, "looking that nothing is left".to_owned());
         let mark = LeaseMark {
             owner_label: owner_label(lease),
             acquisition: lease.acquisition.clone(),
@@ -271,6 +273,7 @@ impl Service {
     pub(crate) async fn reconcile(&self, lease: Lease) -> Result<Lease, ServiceError> {
         let actor = Actor::system("reconciler");
         self.gates().supersede(&lease.id, lease.epoch);
+        let _work = self.board().begin(&lease.id);
         let beating = self.beat(&lease);
         let looked = self.look_for(&lease).await;
         drop(beating);

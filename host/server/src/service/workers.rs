@@ -67,9 +67,7 @@ impl Service {
             }
             if collected.is_none_or(|at| at.elapsed() >= COLLECT_EVERY) {
                 collected = Some(Instant::now());
-                if let Err(error) = self.catalog().collect().await {
-                    tracing::error!(%error, "revisions that nothing needs were not collected");
-                }
+                self.catalog().collect().await;
             }
         }
     }

@@ -7,7 +7,8 @@ use super::{Listen, LogFormat};
 /// Start the server.
 ///
 /// Each setting is taken from its flag, else from the environment, else from the settings file, else it has the
-/// default shown. SIGINT, SIGTERM, SIGHUP and SIGQUIT end the server in order; a second one ends it at once.
+/// default shown. SIGINT, SIGTERM, SIGHUP and SIGQUIT end the server in order, with exit code 0; a second one ends it at
+/// once, with exit code 1.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ServeArgs {
     /// Settings file [default: $XDG_CONFIG_HOME/leasehold/leasehold.toml, for root /etc/leasehold/leasehold.toml]

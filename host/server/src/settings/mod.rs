@@ -150,6 +150,9 @@ impl SettingsError {
 /// The address that is listened on unless told otherwise.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:7717";
 
+/// The largest component that can be stored: what SQLite takes as one value, less room for the rest of its row.
+const LARGEST_COMPONENT: usize = 900 << 20;
+
 /// The longest path that a Unix socket can be bound to on Linux, without its closing NUL.
 const LONGEST_SOCKET_PATH: usize = 107;
 
@@ -275,6 +278,15 @@ fn limits(grace: Option<u64>, file: FileLimits) -> Result<Limits, SettingsError>
         if value == 0 {
             return Err(SettingsError::invalid(name, "must be at least 1"));
         }
+    }
+    if limits.component > LARGEST_COMPONENT {
+        return Err(SettingsError::invalid(
+            "limits.component-bytes",
+            format!(
+                "is {}; it is at most {LARGEST_COMPONENT}, which is what the database keeps in one row",
+                limits.component
+            ),
+        ));
     }
     if limits.head_timeout.is_zero() || limits.body_timeout.is_zero() {
         return Err(SettingsError::invalid(

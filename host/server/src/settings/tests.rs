@@ -70,6 +70,19 @@ fn the_file_outweighs_defaults_and_a_flag_outweighs_the_file() {
 }
 
 #[test]
+fn a_component_that_could_not_be_stored_is_refused_as_a_limit() {
+    let with = |bytes: u64| {
+        Room::new(Some(&format!("[limits]\ncomponent-bytes = {bytes}\n"))).resolve(&[])
+    };
+    assert_eq!(with(500 << 20).unwrap().limits.component, 500 << 20);
+    let error = with(2 << 30).unwrap_err().to_string();
+    assert!(
+        error.starts_with("limits.component-bytes: is 2147483648"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_key_that_the_file_does_not_know_is_named() {
     for text in ["lisen = \"x\"\n", "[limits]\nconections = 3\n"] {
         let message = Room::new(Some(text)).resolve(&[]).unwrap_err().to_string();

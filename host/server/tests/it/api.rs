@@ -264,3 +264,22 @@ fn the_activity_is_chained_and_checked() {
     assert_eq!(chain.status, 200, "{}", chain.body);
     assert!(chain.json()["rows"].as_i64().unwrap() >= 1);
 }
+
+#[test]
+fn the_largest_component_is_the_one_that_the_settings_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("leasehold.toml");
+    let upload = |limit: usize, size: usize| {
+        std::fs::write(&file, format!("[limits]\ncomponent-bytes = {limit}\n")).unwrap();
+        let server = Server::start_with(&["--config", file.to_str().unwrap()]);
+        let stream = std::os::unix::net::UnixStream::connect(server.home.socket()).unwrap();
+        let headers = [("host", "localhost"), ("content-type", "application/wasm")];
+        let body = "x".repeat(size);
+        crate::server::ask(stream, "POST", "/api/plugins/inspect", &headers, &body).unwrap()
+    };
+    assert_eq!(upload(1 << 20, (1 << 20) + 1).code(), "payload_too_large");
+    // Beyond what is taken unless told otherwise: it is read, and is no component.
+    let answer = upload(70 << 20, 65 << 20);
+    assert_eq!(answer.code(), "invalid_component", "{}", answer.body);
+    assert!(answer.body.contains("not a component"), "{}", answer.body);
+}

@@ -129,3 +129,69 @@ fn a_reader_that_goes_away_is_no_failure() {
     let (code, _, err) = told(child.wait_with_output().unwrap());
     assert_eq!((code, err.as_str()), (0, ""));
 }
+
+#[test]
+fn a_mistake_is_told_in_one_message_with_its_mend() {
+    let server = Server::start();
+    let home = &server.home;
+    run(home, &["company", "create", "acme"]);
+    std::fs::write(home.path().join("bytes"), [0xff, 0xfe]).unwrap();
+    std::fs::write(home.path().join("plain"), "two words").unwrap();
+    let bytes = home.path().join("bytes");
+    let plain = home.path().join("plain");
+    let (bytes, plain) = (bytes.to_str().unwrap(), plain.to_str().unwrap());
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["lease", "get", ""], 2, "<LEASE>"),
+        (
+            &["lease", "renew", "lease_1", "--ttl", "-5"],
+            2,
+            "write it like 90s",
+        ),
+        (&["secret", "set", "k", "--file", bytes], 2, "base64"),
+        (&["env", "create", "--name", "x"], 2, "--host"),
+        (&["probe"], 2, "--host"),
+        (&["env", "host-key", "box:ssh"], 2, "HOST:PORT"),
+        (&["env", "host-key", "127.0.0.1:1"], 6, "127.0.0.1:1"),
+        (&["env", "host-key", "[::1]:1"], 6, "[::1]:1"),
+        (
+            &["--token-file", plain, "company", "list"],
+            2,
+            "token create",
+        ),
+        (&["--server", "unix:", "company", "list"], 2, "no socket"),
+        (&["cp", "", "lease_1:."], 2, "a path is empty"),
+        (&["cp", "/dev/null", "lease_1:."], 2, "is a device"),
+        // Another code than its command's own.
+        (&["exec", "--bogus", "lease_1", "true"], 125, "--bogus"),
+        (&["exec", "lease_1"], 125, "<ARGV>"),
+    ];
+    for (arguments, code, words) in cases {
+        let (got, out, said) = run(home, arguments);
+        assert_eq!((got, out.as_str()), (*code, ""), "{arguments:?}: {said}");
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn an_admin_token_for_one_company_is_refused_with_the_roles_that_take_one() {
+    let server = Server::start();
+    let home = &server.home;
+    run(home, &["company", "create", "acme"]);
+    let create = ["token", "create", "boss", "--role", "admin"];
+    let (code, _, said) = run(home, &[create.as_slice(), &["-C", "acme"]].concat());
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("member or agent"), "{said}");
+    let (_, listed, _) = run(home, &["token", "list"]);
+    assert!(!listed.contains("boss"), "{listed}");
+    assert_eq!(run(home, &create).0, 0);
+    let company = server.operator("GET", "/api/companies", "").json()[0]["id"].clone();
+    let body = serde_json::json!({"name": "boss", "role": "admin", "companyId": company});
+    let refused = server.operator("POST", "/api/tokens", &body.to_string());
+    assert_eq!(
+        (
+            refused.status,
+            refused.json()["details"]["violations"][0]["pointer"].as_str()
+        ),
+        (422, Some("/companyId"))
+    );
+}

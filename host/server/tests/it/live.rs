@@ -1,118 +1,17 @@
 //! The stream and its neighbours on a real target: a throw-away sshd, leased through the SSH component.
 
-use std::path::PathBuf;
-use std::process::Command;
-
 use futures_util::{SinkExt, StreamExt};
-use leasehold_parts::{Options, Sshd, skipped};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
+use crate::leased::Leased;
 use crate::server::{Server, wait_for};
 
-/// A server, a target, an environment on it and a lease.
-struct Leased {
-    server: Server,
-    company: String,
-    environment: String,
-    lease: String,
-    _sshd: Sshd,
-}
-
-fn component(name: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("LEASEHOLD_COMPONENTS").map_or_else(
-        || {
-            let test = std::env::current_exe().unwrap();
-            test.ancestors().nth(3).unwrap().join("components")
-        },
-        PathBuf::from,
-    );
-    let file = folder.join(format!("{name}.wasm"));
-    file.is_file().then_some(file)
-}
-
 impl Leased {
-    fn new() -> Option<Leased> {
-        let Some(component) = component("ssh") else {
-            skipped("`cargo xtask components`");
-            return None;
-        };
-        if !Sshd::available() {
-            skipped("openssh-server");
-            return None;
-        }
-        let sshd = Sshd::start(&Options::default()).unwrap();
-        let account = sshd.worker().name.clone();
-        let place = sshd.directory(&account, "leases").unwrap();
-        let server = Server::start();
-        let run = |args: &[&str]| {
-            let out = server.home.leasehold().args(args).output().unwrap();
-            assert!(
-                out.status.success(),
-                "{args:?}: {}",
-                String::from_utf8_lossy(&out.stderr)
-            );
-        };
-        run(&["plugin", "install", "--yes", component.to_str().unwrap()]);
-        let company = server.company("acme");
-        let key = server.home.path().join("key");
-        std::fs::write(&key, &sshd.key().private).unwrap();
-        run(&["secret", "set", "key", "--file", key.to_str().unwrap()]);
-        let port = sshd.port().to_string();
-        let mut create = vec![
-            "env",
-            "create",
-            "--name",
-            "box",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            &port,
-        ];
-        create.extend([
-            "--user",
-            &account,
-            "--key",
-            "key",
-            "--workspace",
-            place.to_str().unwrap(),
-        ]);
-        let prints = sshd.fingerprints();
-        create.extend(prints.iter().flat_map(|print| ["--fingerprint", print]));
-        create.extend(["--var", "PLAIN=one", "--secret-var", "SECRET=key"]);
-        run(&create);
-        let listed = server
-            .operator("GET", &format!("/api/companies/{company}/environments"), "")
-            .json();
-        let environment = listed[0]["id"].as_str().unwrap().to_owned();
-        let made = server.operator(
-            "POST",
-            &format!("/api/environments/{environment}/leases"),
-            "",
-        );
-        assert_eq!(made.status, 201, "{}", made.body);
-        let made = made.json();
-        assert_eq!(
-            (made["status"].as_str(), made["proof"].as_str()),
-            (Some("active"), Some("owned"))
-        );
-        Some(Leased {
-            lease: made["id"].as_str().unwrap().to_owned(),
-            server,
-            company,
-            environment,
-            _sshd: sshd,
-        })
-    }
-
-    fn path(&self, what: &str) -> String {
-        format!("/api/environment-leases/{}{what}", self.lease)
-    }
-
-    async fn open(&self, token: Option<&str>) -> WebSocketStream<TcpStream> {
+    pub async fn open(&self, token: Option<&str>) -> WebSocketStream<TcpStream> {
         let wire = TcpStream::connect(("127.0.0.1", self.server.port))
             .await
             .unwrap();
@@ -133,7 +32,7 @@ impl Leased {
     }
 
     /// Opens a stream as the operator, starts a command, and answers the stream and the command's id.
-    async fn start(&self, start: Value) -> (WebSocketStream<TcpStream>, String) {
+    pub async fn start(&self, start: Value) -> (WebSocketStream<TcpStream>, String) {
         let mut socket = self.open(Some(&self.server.home.token())).await;
         socket.send(text(&start)).await.unwrap();
         let started = next(&mut socket).await;
@@ -143,21 +42,9 @@ impl Leased {
         assert_eq!(started["type"], "started", "{started}");
         (socket, started["executionId"].as_str().unwrap().to_owned())
     }
-
-    fn execution(&self, id: &str) -> Value {
-        self.server
-            .operator("GET", &format!("/api/executions/{id}"), "")
-            .json()
-    }
-
-    fn exec(&self, args: &[&str]) -> Command {
-        let mut command = self.server.home.leasehold();
-        command.arg("exec").args(args);
-        command
-    }
 }
 
-fn text(value: &Value) -> Message {
+pub fn text(value: &Value) -> Message {
     Message::Text(value.to_string().into())
 }
 
@@ -166,14 +53,14 @@ fn input(bytes: &[u8]) -> Message {
 }
 
 #[derive(Debug, PartialEq)]
-enum Heard {
+pub enum Heard {
     Said(Value),
     Out(Vec<u8>),
     Err(Vec<u8>),
     Closed(u16),
 }
 
-async fn next(socket: &mut WebSocketStream<TcpStream>) -> Heard {
+pub async fn next(socket: &mut WebSocketStream<TcpStream>) -> Heard {
     loop {
         match socket
             .next()
@@ -201,7 +88,7 @@ async fn next(socket: &mut WebSocketStream<TcpStream>) -> Heard {
 }
 
 /// Everything to the end: output, error output, the last frame, and the close code.
-async fn rest(socket: &mut WebSocketStream<TcpStream>) -> (Vec<u8>, Vec<u8>, Value, u16) {
+pub async fn rest(socket: &mut WebSocketStream<TcpStream>) -> (Vec<u8>, Vec<u8>, Value, u16) {
     let (mut out, mut err, mut last) = (Vec::new(), Vec::new(), Value::Null);
     loop {
         match next(socket).await {
@@ -216,7 +103,7 @@ async fn rest(socket: &mut WebSocketStream<TcpStream>) -> (Vec<u8>, Vec<u8>, Val
     }
 }
 
-fn run<T>(work: impl Future<Output = T>) -> T {
+pub fn run<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -224,7 +111,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     runtime.unwrap().block_on(work)
 }
 
-fn shell(script: &str) -> Value {
+pub fn shell(script: &str) -> Value {
     json!({"type": "start", "argv": ["sh", "-c", script], "stdin": true})
 }
 
@@ -485,64 +372,41 @@ fn a_short_command_is_answered_in_one_request_within_its_bounds() {
 }
 
 #[test]
-fn exec_passes_the_commands_own_end_and_cp_brings_files_back_as_they_were() {
+fn a_frame_holds_a_mebibyte_of_input_and_one_byte_more_is_refused_with_words() {
+    const MOST: usize = 1 << 20;
     let Some(leased) = Leased::new() else { return };
-    let lease = leased.lease.as_str();
-    let code = |args: &[&str]| leased.exec(args).output().unwrap().status.code();
-    for own in [0, 1, 42, 125, 255] {
-        assert_eq!(
-            code(&["-n", lease, "--", "sh", "-c", &format!("exit {own}")]),
-            Some(own)
-        );
-    }
-    assert_eq!(
-        code(&["-n", lease, "--", "sh", "-c", "kill -TERM $$"]),
-        Some(143)
-    );
-    assert_eq!(code(&["-n", lease, "--", "no-such-program"]), Some(127));
-    assert_eq!(
-        code(&["-n", "--cwd", "/no/such/place", lease, "--", "true"]).map(|c| c != 0),
-        Some(true)
-    );
-    assert_eq!(code(&["-n", "lease_none", "--", "true"]), Some(125));
-
-    let from = leased.server.home.path().join("from");
-    std::fs::create_dir_all(from.join("deep/er")).unwrap();
-    std::fs::write(
-        from.join("deep/er/bytes"),
-        (0..=255).cycle().take(200_000).collect::<Vec<u8>>(),
-    )
-    .unwrap();
-    std::fs::write(from.join("empty"), "").unwrap();
-    std::os::unix::fs::symlink("deep/er/bytes", from.join("link")).unwrap();
-    let cp = |a: &str, b: &str| {
-        let out = leased
-            .server
-            .home
-            .leasehold()
-            .args(["cp", a, b])
-            .output()
+    run(async {
+        let (mut socket, _) = leased.start(shell("wc -c")).await;
+        socket.send(input(&vec![7; MOST])).await.unwrap();
+        socket
+            .send(text(&json!({"type": "stdin-end"})))
+            .await
             .unwrap();
-        (
-            out.status.code(),
-            String::from_utf8_lossy(&out.stderr).into_owned(),
-        )
-    };
-    let back = leased.server.home.path().join("back");
-    std::fs::create_dir(&back).unwrap();
-    let (from, back) = (from.to_str().unwrap(), back.to_str().unwrap());
-    assert_eq!(cp(from, &format!("{lease}:.")), (Some(0), String::new()));
-    assert_eq!(cp(&format!("{lease}:from"), back), (Some(0), String::new()));
-    let same = Command::new("diff")
-        .args(["-r", "--no-dereference", from, &format!("{back}/from")])
-        .output()
-        .unwrap();
-    assert!(
-        same.status.success(),
-        "{}",
-        String::from_utf8_lossy(&same.stdout)
-    );
-    assert_eq!(cp(&format!("{lease}:nowhere"), back).0, Some(3));
+        let (out, _, last, code) = rest(&mut socket).await;
+        assert_eq!(out, format!("{MOST}\n").into_bytes());
+        assert_eq!((&last["exitCode"], code), (&0.into(), 1000));
+
+        for more in [1, 40 << 20] {
+            let (mut socket, id) = leased.start(shell("cat >seen; exit 4")).await;
+            socket.send(input(b"before")).await.unwrap();
+            socket.send(input(&vec![7; MOST + more])).await.unwrap();
+            let (_, _, last, code) = rest(&mut socket).await;
+            assert_eq!(
+                (last["type"].as_str(), last["details"]["code"].as_str()),
+                (Some("error"), Some("payload_too_large")),
+                "{last}"
+            );
+            assert_eq!(
+                (&last["details"]["limit"], code),
+                (&(MOST + 1).into(), 1009)
+            );
+            let ended = wait_for("the end", || {
+                let row = leased.execution(&id);
+                (row["outcome"] != "running").then_some(row)
+            });
+            assert_eq!(ended["exitCode"], 4, "its input ended: {ended}");
+        }
+    });
 }
 
 #[test]

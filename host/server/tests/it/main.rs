@@ -9,8 +9,12 @@
 
 mod access;
 mod api;
+mod archives;
+mod client;
 mod command;
+mod leased;
 mod lifecycle;
 mod live;
 mod server;
+mod standing;
 mod stream;

@@ -73,6 +73,16 @@ fn a_stranger_is_refused_and_a_known_caller_learns_no_more_than_by_a_request() {
 }
 
 #[test]
+fn a_first_frame_that_is_too_large_is_told_so() {
+    let server = Server::start();
+    let huge = json!({"type": "auth", "token": "x".repeat(32 << 20)});
+    let (heard, closed) = converse(&server, &[huge]);
+    assert_eq!(heard.len(), 1, "{heard:?}");
+    assert_eq!(heard[0]["details"]["code"], "payload_too_large");
+    assert_eq!(closed, Some(1009));
+}
+
+#[test]
 fn a_request_that_is_no_upgrade_is_told_so() {
     let server = Server::start();
     let answer = server.operator(

@@ -1,0 +1,332 @@
+//! What README.md and docs/http.md tell people to type, typed: taken from the documents, each command in a shell of its
+//! own, with `kill -9` of the server and a start between any two. Only names of somebody else's are put in the place of
+//! the documents' (a host, a port, a path), and each of these must still be there.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+use std::sync::{Arc, Mutex};
+
+use leasehold_parts::{has, skipped};
+use leasehold_tests::document::{blocks, commands, read, section, substituted};
+use leasehold_tests::machine::{Machine, listed, only_known_workspaces};
+use leasehold_tests::server::{Server, component};
+use leasehold_tests::wait::until;
+
+/// A reader of the documents: a machine of theirs, a server, and the folder in which they type.
+struct Reader {
+    machine: Machine,
+    server: Server,
+    parent: PathBuf,
+    folder: PathBuf,
+    /// How many commands were typed.
+    typed: usize,
+}
+
+impl Reader {
+    /// One who has what the documents take for granted: the built component, a key, files to copy.
+    fn new() -> Option<Reader> {
+        let machine = Machine::start()?;
+        let server = Server::start()?;
+        let folder = server.path().join("clone");
+        let file = |path: PathBuf, bytes: &[u8]| {
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(path, bytes).expect("a file");
+        };
+        let wasm = component("ssh").expect("it was built");
+        file(folder.join("target/components/ssh.wasm"), &wasm);
+        file(folder.join("src/report.txt"), b"as it was\n");
+        let key = machine.sshd.key().private.as_bytes();
+        file(server.path().join(".ssh/id_ed25519"), key);
+        Some(Reader {
+            parent: machine.directory("leases"),
+            machine,
+            server,
+            folder,
+            typed: 0,
+        })
+    }
+
+    /// Kills the server and starts it again, but for the first command.
+    fn between(&mut self) {
+        if self.typed > 0 {
+            self.server.restart();
+        }
+        self.typed += 1;
+    }
+
+    /// Types a command and answers what it printed. It must succeed.
+    #[track_caller]
+    fn types(&self, command: &str) -> String {
+        let output = self.server.shell(&self.folder, command).output();
+        ended(command, output.expect("sh runs"))
+    }
+
+    /// Types a command at a terminal, and `answer` once it shows `prompt`.
+    #[track_caller]
+    fn types_at_a_terminal(&self, command: &str, prompt: &str, answer: &str) {
+        let at_terminal = format!("script -qec '{}' /dev/null", command.replace('\'', "'\\''"));
+        let mut child = self
+            .server
+            .shell(&self.folder, &at_terminal)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("sh runs");
+        let mut stdin = child.stdin.take().expect("a pipe");
+        let mut stdout = child.stdout.take().expect("a pipe");
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let reading = std::thread::spawn({
+            let shown = shown.clone();
+            move || {
+                let mut buffer = [0; 4096];
+                while let Ok(read @ 1..) = stdout.read(&mut buffer) {
+                    shown
+                        .lock()
+                        .expect("a screen")
+                        .extend_from_slice(&buffer[..read]);
+                }
+            }
+        });
+        let screen = || String::from_utf8_lossy(&shown.lock().expect("a screen")).into_owned();
+        until(&format!("`{prompt}` of `{command}`"), || {
+            screen().contains(prompt).then_some(())
+        });
+        stdin.write_all(answer.as_bytes()).expect("it reads");
+        until(&format!("the end of `{command}`"), || {
+            child.try_wait().expect("a child")
+        });
+        reading.join().expect("no panic");
+        let output = child.wait_with_output().expect("it has ended");
+        assert!(output.status.success(), "`{command}`: {}", screen());
+    }
+
+    /// What must hold at the end of every way through.
+    fn at_the_end(&self) {
+        let leases = self.server.leases();
+        assert_eq!(leases.len(), 1, "{leases:?}");
+        assert_eq!(leases[0]["status"], "released", "{leases:?}");
+        assert!(listed(&self.parent).is_empty());
+    }
+}
+
+/// What a command printed; it must have succeeded.
+#[track_caller]
+fn ended(command: &str, output: Output) -> String {
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        output.status.success(),
+        "`{command}` ended with {}: {out}{err}",
+        output.status
+    );
+    out
+}
+
+#[test]
+fn the_first_hour_of_the_readme_works_as_it_stands_though_the_server_is_killed_between_any_two_commands()
+ {
+    if !has("script") || !has("curl") || !has("bash") {
+        return skipped("script, curl and bash");
+    }
+    let Some(mut reader) = Reader::new() else {
+        return;
+    };
+    let readme = read("README.md");
+    let hour = section(&readme, "## A first hour");
+    let host = format!("127.0.0.1 --port {}", reader.machine.sshd.port());
+    let parent = reader.parent.display().to_string();
+    let data = reader.server.data().display().to_string();
+    let hour = substituted(
+        hour,
+        &[
+            ("build.example.org", &host),
+            (
+                "--user ci",
+                &format!("--user {}", reader.machine.sshd.worker().name),
+            ),
+            ("/srv/leases", &parent),
+            ("~/.local/share/leasehold/", &format!("{data}/")),
+            // What this machine has no project for.
+            ("make test", "echo tested"),
+            // Two commands that share a line.
+            ("# and back: ", "\n"),
+        ],
+    );
+    let mut all = blocks(&hour).into_iter().flat_map(commands);
+    // The server is built, and runs.
+    for begin in [
+        "cargo build",
+        "cargo xtask components ssh",
+        "export PATH",
+        "leasehold serve",
+    ] {
+        let command = all.next().unwrap_or_default();
+        assert!(command.starts_with(begin), "{command} is not {begin}");
+    }
+    let (mut lease, mut fingerprint) = (String::new(), String::new());
+    let mut said = Vec::new();
+    for command in all {
+        let command = command
+            .replace("LEASE", &lease)
+            .replace("SHA256:…", &fingerprint);
+        reader.between();
+        if command.starts_with("leasehold plugin install") {
+            reader.types_at_a_terminal(&command, "[y/N]", "y\n");
+            continue;
+        }
+        if command.contains("exec -t") {
+            reader.types_at_a_terminal(&command, "$", "exit\n");
+            continue;
+        }
+        let out = reader.types(&command);
+        if command.starts_with("leasehold env host-key") {
+            let mut known = reader.machine.sshd.fingerprints().into_iter();
+            fingerprint = known
+                .find(|known| out.contains(known))
+                .unwrap_or_else(|| panic!("no key of the machine's: {out}"));
+        }
+        if command.starts_with("leasehold lease acquire") {
+            let mut words = out.split_whitespace();
+            let id = words.find(|word| word.starts_with("lease_"));
+            lease = id.unwrap_or_else(|| panic!("no id: {out}")).to_owned();
+            only_known_workspaces(&reader.server, &reader.parent);
+        }
+        said.push((command, out));
+    }
+    let said_of = |begin: &str| {
+        let mut those = said
+            .iter()
+            .filter(|(command, _)| command.starts_with(begin));
+        those.next().map_or("", |(_, out)| out.as_str())
+    };
+    assert_eq!(
+        said_of(&format!("leasehold exec {lease} -- sh")),
+        "tested\n"
+    );
+    assert!(said_of("leasehold lease executions").contains("exited"));
+    assert!(said_of("curl").contains("acme"));
+    let back = std::fs::read(reader.folder.join("report.txt")).expect("it came back");
+    assert_eq!(back, b"as it was\n");
+    assert!(reader.typed > 12, "only {} commands", reader.typed);
+    reader.at_the_end();
+}
+
+#[test]
+fn the_way_with_curl_works_as_it_stands_though_the_server_is_killed_between_any_two_commands() {
+    if !has("curl") || !has("jq") {
+        return skipped("curl and jq");
+    }
+    let Some(mut reader) = Reader::new() else {
+        return;
+    };
+    let document = read("docs/http.md");
+    let mut all = blocks(&document);
+    // Every shell begins with the first block, and ends by writing down what it knows for the next.
+    let head = all.remove(0);
+    let mut outputs = Vec::new();
+    for command in all.into_iter().flat_map(commands) {
+        reader.between();
+        outputs.push((command.clone(), reader.knows_and_types(head, &command)));
+        if command.starts_with("lease=") {
+            // The answer was lost, says the client, and asks again.
+            let before = reader.known("lease");
+            reader.between();
+            reader.knows_and_types(head, &command);
+            assert_eq!(reader.known("lease"), before, "the same lease");
+            only_known_workspaces(&reader.server, &reader.parent);
+        }
+    }
+    let said_of = |part: &str| {
+        let mut those = outputs.iter().filter(|(command, _)| command.contains(part));
+        those.next().map_or("", |(_, out)| out.as_str())
+    };
+    assert!(said_of(".asks").contains("SSH"), "{outputs:?}");
+    assert!(said_of(".ok").contains("true"), "{outputs:?}");
+    assert!(said_of("jq -er .stdout").contains("Linux"), "{outputs:?}");
+    assert_eq!(said_of(".exitCode"), "exited\n3\n", "{outputs:?}");
+    assert_eq!(said_of("/release\""), "released\n", "{outputs:?}");
+    assert_eq!(
+        said_of(".details.code"),
+        "lease_not_active\n",
+        "{outputs:?}"
+    );
+    for action in ["plugin.installed", "lease.released"] {
+        let activity = reader.types(&format!("leasehold activity | grep -F {action}"));
+        assert!(activity.contains(action), "{activity}");
+    }
+    assert!(
+        said_of("authorization: Bearer").contains("operator"),
+        "{outputs:?}"
+    );
+    let fingerprint = reader.known("fingerprint");
+    assert!(reader.machine.sshd.fingerprints().contains(&fingerprint));
+    let back = reader.folder.join("back/src/report.txt");
+    let back = std::fs::read(back).expect("it came back");
+    assert_eq!(back, b"as it was\n");
+    assert!(reader.typed > 18, "only {} commands", reader.typed);
+    reader.at_the_end();
+}
+
+impl Reader {
+    /// Types a command of docs/http.md in a shell that knows the first block and what the commands before set.
+    #[track_caller]
+    fn knows_and_types(&self, head: &str, command: &str) -> String {
+        let own = [
+            ("socket", self.server.socket().display().to_string()),
+            ("server", format!("127.0.0.1:{}", self.server.port())),
+            (
+                "token",
+                self.server
+                    .data()
+                    .join("operator.token")
+                    .display()
+                    .to_string(),
+            ),
+            ("component", "target/components/ssh.wasm".to_owned()),
+            ("host", "127.0.0.1".to_owned()),
+            ("port", self.machine.sshd.port().to_string()),
+            ("user", self.machine.sshd.worker().name.clone()),
+            (
+                "key",
+                self.server
+                    .path()
+                    .join(".ssh/id_ed25519")
+                    .display()
+                    .to_string(),
+            ),
+            ("workspace", self.parent.display().to_string()),
+        ];
+        let mut script = String::from("set -a\n[ ! -e known ] || . ./known\n");
+        let mut left: Vec<&str> = own.iter().map(|(name, _)| *name).collect();
+        for line in head.lines() {
+            let name = line.split_once('=').map_or("", |(name, _)| name);
+            if line.starts_with(' ') || name.contains(' ') || name.is_empty() {
+                script.push_str(line);
+            } else {
+                let (name, value) = own
+                    .iter()
+                    .find(|(own, _)| *own == name)
+                    .unwrap_or_else(|| panic!("nobody here knows `{line}`"));
+                script.push_str(&format!("{name}='{value}'"));
+                left.retain(|one| one != name);
+            }
+            script.push('\n');
+        }
+        assert!(left.is_empty(), "the first block does not set {left:?}");
+        script.push_str(command);
+        script.push_str("\nexport -p >known\n");
+        let output = self.server.shell(&self.folder, &script).output();
+        ended(command, output.expect("sh runs"))
+    }
+
+    /// The value of a variable that a command of docs/http.md set.
+    fn known(&self, name: &str) -> String {
+        let value = self.types(&format!(". ./known; printf %s \"${name}\""));
+        assert!(!value.is_empty() && value != "null", "{name} is not known");
+        value
+    }
+}
