@@ -11,8 +11,17 @@ use crate::failure::Failure;
 /// Removes what a text must not show; applied to whatever a component says.
 pub type Redactor = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// Told what a call came to, as it ends: nothing, or why it did not answer.
-pub type Watch = Arc<dyn Fn(Result<(), &Failure>) + Send + Sync>;
+/// What a call came to, for who watches a component.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome<'a> {
+    /// Nothing, or why it did not answer.
+    pub result: Result<(), &'a Failure>,
+    /// Whether it asked egress for anything: where it ran out of time, the other side may be what it waited for.
+    pub went_out: bool,
+}
+
+/// Told what a call came to, as it ends.
+pub type Watch = Arc<dyn Fn(Outcome<'_>) + Send + Sync>;
 
 /// Everything that a call needs beside its arguments.
 #[derive(Clone)]

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use leasehold_runtime::{Failure, Phase as CallPhase};
+use leasehold_runtime::{Failure, Outcome, Phase as CallPhase};
 
 use crate::settings::BreakerSettings;
 
@@ -26,15 +26,18 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// Of a call's end. A deadline that a client chose, or whose time a client's transfer took, blames nobody.
-    pub(crate) fn of(outcome: Result<(), &Failure>, deadline_is_ours: bool) -> Verdict {
-        match outcome {
+    /// Of a call's end. Running out of time blames nobody where a client chose the time or used it up, or where the call
+    /// went out: a machine that is dead must not cost everybody else its provider.
+    pub(crate) fn of(outcome: Outcome<'_>, deadline_is_ours: bool) -> Verdict {
+        match outcome.result {
             Ok(()) | Err(Failure::Provider(_)) => Verdict::Answered,
             Err(Failure::Trap { code, .. }) => Verdict::Failed(format!("it crashed ({code})")),
             Err(Failure::Limit { which, .. }) => {
                 Verdict::Failed(format!("it ran into its limit ({which})"))
             }
-            Err(Failure::Timeout { phase }) if deadline_is_ours && *phase != CallPhase::Queue => {
+            Err(Failure::Timeout { phase })
+                if deadline_is_ours && !outcome.went_out && *phase != CallPhase::Queue =>
+            {
                 Verdict::Failed(format!("it did not answer in time ({phase})"))
             }
             Err(_) => Verdict::Silent,

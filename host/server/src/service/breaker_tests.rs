@@ -16,13 +16,18 @@ fn breaker() -> Arc<Breaker> {
 }
 
 fn trap() -> Verdict {
-    Verdict::of(
+    told(
         Err(&Failure::Trap {
             code: TrapCode::Unreachable,
             message: "a secret of one company".to_owned(),
         }),
         true,
+        true,
     )
+}
+
+fn told(result: Result<(), &Failure>, went_out: bool, deadline_is_ours: bool) -> Verdict {
+    Verdict::of(Outcome { result, went_out }, deadline_is_ours)
 }
 
 fn trip(breaker: &Breaker, now: Instant) -> Option<Change> {
@@ -145,6 +150,7 @@ fn what_is_not_the_components_doing_says_nothing() {
         which: Limit::Cpu,
         message: String::new(),
     };
+    assert_eq!(told(Err(&call), true, true), Verdict::Silent, "a target's");
     for (failure, ours, verdict) in [
         (&queue, true, Verdict::Silent),
         (&call, false, Verdict::Silent),
@@ -161,7 +167,7 @@ fn what_is_not_the_components_doing_says_nothing() {
             Verdict::Failed("it ran into its limit (cpu)".to_owned()),
         ),
     ] {
-        assert_eq!(Verdict::of(Err(failure), ours), verdict, "{failure:?}");
+        assert_eq!(told(Err(failure), false, ours), verdict, "{failure:?}");
     }
-    assert_eq!(Verdict::of(Ok(()), true), Verdict::Answered);
+    assert_eq!(told(Ok(()), false, true), Verdict::Answered);
 }

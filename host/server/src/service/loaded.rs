@@ -24,11 +24,10 @@ pub(crate) struct Loaded {
     /// The same below the instance's ceiling.
     pub(crate) effective: Arc<Grant>,
     breaker: Arc<Breaker>,
-    reports: Reports,
+    reports: Arc<Reports>,
 }
 
 /// Where a change of a breaker is written down.
-#[derive(Clone)]
 struct Reports {
     authority: Authority,
     tasks: TaskTracker,
@@ -62,7 +61,7 @@ impl Loaded {
             granted: Arc::new(grant.clone()),
             effective: Arc::new(grant.below(ceiling)),
             breaker,
-            reports: Reports { authority, tasks },
+            reports: Arc::new(Reports { authority, tasks }),
         }
     }
 
