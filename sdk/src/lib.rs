@@ -57,10 +57,6 @@
 //!             .credential("/token", [header("authorization", "Bearer {}")], ["/endpoint"])
 //!             .operation("/endpoint", "POST", "/boxes", create("/id", Some("/labels")))
 //!             .operation("/endpoint", "DELETE", "/boxes/{resource}", act())
-//!             .check(check(Claim::Owned, "/endpoint", "/boxes/{resource}")
-//!                 .credential("/token").expect(owner_label("/labels")))
-//!             .check(check(Claim::Gone, "/endpoint", "/boxes/{resource}")
-//!                 .credential("/token").expect(status(404)))
 //!             .build()
 //!     }
 //!

@@ -73,7 +73,7 @@ impl ManifestBuilder {
     }
 
     /// How an image is named: its kind, its field, the fields that it excludes, and further fields that change
-    /// what boots.
+    /// what boots. A host that looks at no image yet refuses the manifest at install.
     pub fn image(
         mut self,
         kind: ImageKind,
@@ -149,7 +149,8 @@ impl ManifestBuilder {
         self
     }
 
-    /// A GET that the host makes by itself to verify a claim; see [`check`].
+    /// A GET that the host makes by itself to verify a claim; see [`check`]. A host that makes none yet refuses the
+    /// manifest at install.
     pub fn check(mut self, check: CheckBuilder) -> Self {
         self.0.checks.push(check.0);
         self
@@ -225,7 +226,7 @@ pub fn registry_auth() -> Site {
     Site::RegistryAuth
 }
 
-/// A site: the user name of an SSH session.
+/// A site: the user name of an SSH session. A host that takes it from the `ssh-target` alone refuses the manifest.
 pub fn ssh_username() -> Site {
     Site::SshUsername
 }

@@ -339,15 +339,19 @@ impl Server {
     /// When the component was not built.
     pub fn install(&self, name: &str) -> Answer {
         let bytes = component(name).unwrap_or_else(|| panic!("{name} was not built"));
-        let upload = |path: &str| self.upload("POST", path, "application/wasm", &bytes);
+        self.install_bytes(&bytes, "")
+    }
+
+    /// The same of a component that a test made; `more` is added to the query.
+    #[track_caller]
+    pub fn install_bytes(&self, bytes: &[u8], more: &str) -> Answer {
+        let upload = |path: &str| self.upload("POST", path, "application/wasm", bytes);
         let offer = upload("/api/plugins/inspect");
         if offer.status != 200 {
             return offer;
         }
-        upload(&format!(
-            "/api/plugins?grant={}",
-            text(&offer.json()["requestDigest"])
-        ))
+        let grant = text(&offer.json()["requestDigest"]);
+        upload(&format!("/api/plugins?grant={grant}{more}"))
     }
 
     /// A request as the operator with a body that is not JSON.

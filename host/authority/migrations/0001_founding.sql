@@ -40,13 +40,16 @@ CREATE TABLE components (
     bytes  BLOB    NOT NULL
 );
 
+-- current_digest is what new leases use, previous_digest one step back, pending_digest what waits for its grant.
 CREATE TABLE plugins (
-    plugin_key     TEXT    PRIMARY KEY,
-    enabled        INTEGER NOT NULL,
-    current_digest TEXT    NOT NULL,
-    created_at     INTEGER NOT NULL,
-    updated_at     INTEGER NOT NULL,
-    mac            BLOB    NOT NULL
+    plugin_key      TEXT    PRIMARY KEY,
+    enabled         INTEGER NOT NULL,
+    current_digest  TEXT,
+    previous_digest TEXT,
+    pending_digest  TEXT,
+    created_at      INTEGER NOT NULL,
+    updated_at      INTEGER NOT NULL,
+    mac             BLOB    NOT NULL
 );
 
 CREATE TABLE plugin_revisions (
@@ -58,18 +61,22 @@ CREATE TABLE plugin_revisions (
     manifest     TEXT    NOT NULL,
     capabilities TEXT    NOT NULL,
     size         INTEGER NOT NULL,
+    grant_id     TEXT,
     installed_at INTEGER NOT NULL,
     removed_at   INTEGER,
     mac          BLOB    NOT NULL,
     UNIQUE (plugin_key, number)
 );
 
--- What was shown to whoever allowed a revision, and who that was. Never changed, only added to.
+-- What was shown to whoever allowed a revision, what of it was allowed, and who that was. carried_from names the grant
+-- of the revision before, where this one asked for no more than that. Never changed, only added to.
 CREATE TABLE grants (
     id             TEXT    PRIMARY KEY,
     digest         TEXT    NOT NULL REFERENCES plugin_revisions (digest),
     asks           TEXT    NOT NULL,
     request_digest TEXT    NOT NULL,
+    granted        TEXT    NOT NULL,
+    carried_from   TEXT,
     granted_by     TEXT    NOT NULL,
     granted_at     INTEGER NOT NULL,
     mac            BLOB    NOT NULL

@@ -47,7 +47,10 @@ pub use lease::{
     LeasePage, Leases, PinnedVersion, ResourceClaim, Standing, Transition, Trust, usable,
 };
 pub use open::{Authority, OpenError, Options};
-pub use plugin::{NewRevision, Plugin, Plugins, Revision};
+pub use plugin::{
+    Decision, Granted, NewRevision, Plugin, Plugins, Revision, RevisionStanding, RevisionState,
+    wider,
+};
 pub use rekey::Rekeyed;
 pub use secret::{
     Access, AccessFilter, Accessor, EnvironmentUse, LeaseUse, MAX_VALUE, NewSecret, PastedSecret,

@@ -10,6 +10,8 @@
 mod call;
 mod egress;
 mod error;
+mod formats;
+mod grant;
 mod manifest;
 mod observe;
 mod process;
@@ -17,6 +19,8 @@ mod process;
 pub use call::{Call, Command, Content, Label, LeaseRef, Purpose};
 pub use egress::{CallHost, Egress, Level, Output, SshSession, Thing, Workspace};
 pub use error::{Code, Error, FieldViolation};
+pub use formats::{FORMATS, Formats};
+pub use grant::{Ceiling, Grant, Part, covers};
 pub use manifest::{
     Check, Claim, Creation, Credential, Driver, Expectation, Features, ImageBinding, ImageKind,
     Limits, Manifest, Mint, Operation, Request, Role, Site,

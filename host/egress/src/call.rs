@@ -84,6 +84,11 @@ impl CallGate {
 
     fn judge(&self, target: &str, action: Action) -> Result<(), Error> {
         let deny = |why: &str| Err(failed(Code::PermissionDenied, target, why));
+        if !self.scope.grant.ssh {
+            return deny(
+                "SSH is not granted to this provider; an administrator sees and grants it with `leasehold plugin`",
+            );
+        }
         match self.scope.reach {
             Reach::Nothing => {
                 return deny(

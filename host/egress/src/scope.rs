@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use leasehold_contract::{Code, Error};
+use leasehold_contract::{Code, Error, Grant};
 use tokio_util::sync::CancellationToken;
 
 use crate::secret::Secret;
@@ -209,8 +209,10 @@ pub trait Recorder: Send + Sync + 'static {
 pub struct CallScope {
     /// Pools are never shared between companies.
     pub company: String,
-    /// The installed digest with its grant; part of the pool's key.
+    /// The installed digest; part of the pool's key.
     pub plugin_revision: String,
+    /// What the component may do at all: what was asked for, granted, and not above the instance's ceiling.
+    pub grant: Arc<Grant>,
     /// The versions of the secrets that the target is reached with, separated by commas; part of the pool's key.
     pub secret_version: String,
     /// The resolved `ssh-target` fields of the configuration, by JSON pointer.

@@ -159,7 +159,9 @@ async fn measure(
     for _ in 0..plugins {
         let manifest = Arc::clone(&prepared.manifest);
         let missing = || async { Err("the cache is warm".into()) };
-        loaded.push(runtime.load(prepared.digest, manifest, missing).await?);
+        let limits = manifest.request.limits;
+        let load = runtime.load(prepared.digest, manifest, limits, missing);
+        loaded.push(load.await?);
     }
     let load_ms = began.elapsed().as_secs_f64() * 1000.0;
     let each_kib = (resident_kib()?.saturating_sub(before)) as f64 / plugins.max(1) as f64;

@@ -21,7 +21,7 @@ use crate::engine::Shared;
 use crate::failure::{self, Cause, Failure, Limit, Phase, TrapCode};
 use crate::limiter::{Allowance, Limiter};
 use crate::meter::Meter;
-use crate::setup::CallSetup;
+use crate::setup::{CallSetup, Outcome};
 use crate::state::{Lines, State};
 use crate::stats::Counters;
 use crate::stderr::Tail;
@@ -132,6 +132,12 @@ impl Body {
             }),
         };
         under_way.finish(&result);
+        if let Some(watch) = &setup.watch {
+            watch(Outcome {
+                result: result.as_ref().map(|_| ()),
+                went_out: meter.went_out(),
+            });
+        }
         result
     }
 
@@ -183,6 +189,7 @@ impl Body {
                 table,
                 wasi: wasi.build(),
                 limiter: Limiter::new(self.allowance),
+                meter: Arc::clone(meter),
                 stderr,
                 host: Arc::clone(&setup.host),
                 egress: if function.reaches_nothing() {

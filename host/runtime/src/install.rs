@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use leasehold_contract::{FieldViolation, Manifest, Purpose};
+use leasehold_contract::{FieldViolation, Limits, Manifest, Purpose};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use wasmtime::component::Component;
@@ -23,6 +23,7 @@ use crate::plugin::{Inner, Plugin};
 use crate::setup::CallSetup;
 use crate::stats::Counters;
 use crate::text::hex;
+use crate::unserved;
 use crate::v0;
 
 /// Time for `describe`, which only writes down what it knows.
@@ -43,6 +44,10 @@ pub struct Prepared {
     pub manifest: Arc<Manifest>,
     /// The optional interfaces that it exports.
     pub capabilities: Capabilities,
+    /// Everything that it imports, by name.
+    pub imports: Vec<String>,
+    /// Everything that it exports, by name.
+    pub exports: Vec<String>,
     /// Ready to be called.
     pub plugin: Plugin,
 }
@@ -132,10 +137,14 @@ impl Runtime {
         let manifest = Arc::new(describe(&body, capabilities).await?);
         body.allowance = shared.allowance(Some(&manifest.request.limits));
         body.counters = Counters::default();
+        let ty = component.component_type();
+        let (imports, exports) = (ty.imports(&shared.engine), ty.exports(&shared.engine));
         Ok(Prepared {
             digest,
             manifest: Arc::clone(&manifest),
             capabilities,
+            imports: imports.map(|(name, _)| name.to_owned()).collect(),
+            exports: exports.map(|(name, _)| name.to_owned()).collect(),
             plugin: Plugin {
                 inner: Arc::new(Inner {
                     body,
@@ -147,8 +156,8 @@ impl Runtime {
         })
     }
 
-    /// Loads a component that was installed before, with the manifest that was frozen then. The bytes
-    /// are asked for only where no compiled form of them is kept.
+    /// Loads a component that was installed before, with the manifest that was frozen then and the limits that
+    /// were granted. The bytes are asked for only where no compiled form of them is kept.
     ///
     /// # Errors
     /// See [`InstallError`].
@@ -156,6 +165,7 @@ impl Runtime {
         &self,
         digest: [u8; 32],
         manifest: Arc<Manifest>,
+        limits: Limits,
         bytes: F,
     ) -> Result<Plugin, InstallError>
     where
@@ -189,7 +199,7 @@ impl Runtime {
             }
         };
         let (mut body, capabilities) = body_of(shared, &component)?;
-        body.allowance = shared.allowance(Some(&manifest.request.limits));
+        body.allowance = shared.allowance(Some(&manifest.request.limits.min(limits)));
         Ok(Plugin {
             inner: Arc::new(Inner {
                 body,
@@ -352,6 +362,7 @@ async fn describe(body: &Body, capabilities: Capabilities) -> Result<Manifest, I
     let manifest = v0::manifest(described, schema);
     if wrong.is_empty() {
         wrong = manifest::violations(&manifest, capabilities, &body.shared.ceilings);
+        wrong.extend(unserved::violations(&manifest));
     }
     if wrong.is_empty() {
         Ok(manifest)

@@ -26,6 +26,7 @@ mod stats;
 mod stderr;
 mod text;
 mod ticker;
+mod unserved;
 mod v0;
 
 pub use audit::Capabilities;
@@ -35,6 +36,6 @@ pub use failure::{Failure, Incompatible, Limit, Phase, TrapCode};
 pub use install::{InstallError, Prepared, SourceError};
 pub use plugin::Plugin;
 pub use settings::{Allocation, Ceilings, Pool, Settings};
-pub use setup::{CallSetup, Redactor, Refusing};
+pub use setup::{CallSetup, Outcome, Redactor, Refusing, Watch};
 pub use stats::{Stats, Tally};
 pub use text::clean;

@@ -2,8 +2,8 @@
 //! into the manifest in the contract's spelling.
 
 use leasehold_contract::{
-    Check, Claim, Creation, Credential, Expectation, FieldViolation, Manifest, Mint, Operation,
-    Role, Site,
+    Check, Claim, Creation, Credential, Expectation, FORMATS, FieldViolation, Formats, Manifest,
+    Mint, Operation, Role, Site,
 };
 use serde_json::Value;
 
@@ -187,6 +187,23 @@ impl<'a> Found<'a> {
             self.say(
                 &format!("/config-schema{pointer}"),
                 "leaves the schema; write what it refers to into `$defs`",
+            );
+        }
+        let formats = Formats::of(schema);
+        for pointer in formats.unseen.iter().take(ENTRIES) {
+            self.say(
+                &format!("/config-schema{pointer}"),
+                format!(
+                    "stands where this host does not look; formats of the host ({}) are found through `properties`, \
+                     `items`, `allOf` and `$ref`s that are pointers",
+                    FORMATS.join(", ")
+                ),
+            );
+        }
+        if formats.cut {
+            self.say(
+                "/config-schema",
+                "unfolds into more fields than this host looks through; refer to fewer `$defs` from fewer places",
             );
         }
     }
@@ -421,6 +438,7 @@ impl<'a> Found<'a> {
                 "{acquisition}" => has.push("{acquisition}"),
                 "*" => {}
                 "." | ".." => self.say(at, "has a segment `.` or `..`"),
+                other if !is_plain(other) => self.say(at, not_plain(other)),
                 other if other.contains(['{', '}', '*']) => self.say(
                     at,
                     format!(
@@ -582,6 +600,7 @@ impl<'a> Found<'a> {
                 "{resource}" | "{lease}" => {}
                 "{path}" => has_path = true,
                 "." | ".." => self.say(at, "has a segment `.` or `..`"),
+                other if !is_plain(other) => self.say(at, not_plain(other)),
                 other if other.contains(['{', '}']) => self.say(
                     at,
                     format!(
@@ -608,6 +627,19 @@ fn shape(text: &str) -> String {
     } else {
         format!("{text:?}")
     }
+}
+
+/// Whether a segment means what it says to every server: no escape that one undoes and another does not, and no
+/// parameters that one strips.
+fn is_plain(segment: &str) -> bool {
+    !segment.contains(['%', ';', '\\'])
+}
+
+fn not_plain(segment: &str) -> String {
+    format!(
+        "has {}, with `%`, `;` or a backslash, which servers read differently; write the characters themselves",
+        shape(segment)
+    )
 }
 
 /// RFC 9110 token.

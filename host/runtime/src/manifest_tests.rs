@@ -101,6 +101,25 @@ fn every_rule_flips_the_verdict_and_names_its_field() {
             Box::new(|m| m.config_schema["properties"]["x"] = json!({ "$ref": "http://e/x" })),
         ),
         (
+            "/config-schema/oneOf/0/properties/x/format",
+            Box::new(|m| {
+                m.config_schema["oneOf"] =
+                    json!([{ "properties": { "x": { "format": "secret" } } }]);
+            }),
+        ),
+        (
+            "/operations/0/path",
+            Box::new(|m| m.operations[0].path = "/v1/%62oxes".into()),
+        ),
+        (
+            "/operations/0/path",
+            Box::new(|m| m.operations[0].path = "/v1/boxes;v=1".into()),
+        ),
+        (
+            "/checks/0/path",
+            Box::new(|m| m.checks[0].path = "/v1/%62oxes/{resource}".into()),
+        ),
+        (
             "/config-schema/$schema",
             Box::new(|m| {
                 m.config_schema["$schema"] = json!("http://json-schema.org/draft-07/schema#")

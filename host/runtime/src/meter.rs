@@ -35,6 +35,7 @@ pub(crate) struct Meter {
     busy: AtomicBool,
     entered_busy: AtomicBool,
     exhausted: AtomicBool,
+    went_out: AtomicBool,
     phase: AtomicU8,
     turns: Arc<Semaphore>,
     turn: Mutex<Option<OwnedSemaphorePermit>>,
@@ -50,6 +51,7 @@ impl Meter {
             busy: AtomicBool::new(false),
             entered_busy: AtomicBool::new(false),
             exhausted: AtomicBool::new(false),
+            went_out: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Queue as u8),
             turns,
             turn: Mutex::new(None),
@@ -76,6 +78,16 @@ impl Meter {
     /// CPU time of all polls that are over.
     pub(crate) fn cpu(&self) -> Duration {
         Duration::from_nanos(self.used.load(Relaxed))
+    }
+
+    /// It asks egress for something: from now on the other side may be what it waits for.
+    pub(crate) fn goes_out(&self) {
+        self.went_out.store(true, Relaxed);
+    }
+
+    /// Whether it asked egress for anything.
+    pub(crate) fn went_out(&self) -> bool {
+        self.went_out.load(Relaxed)
     }
 
     /// Whether it was interrupted for its budget.

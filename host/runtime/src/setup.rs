@@ -6,8 +6,22 @@ use std::time::Duration;
 use async_trait::async_trait;
 use leasehold_contract::{Call, CallHost, Code, Egress, Error, Level, Purpose, SshSession, Thing};
 
+use crate::failure::Failure;
+
 /// Removes what a text must not show; applied to whatever a component says.
 pub type Redactor = Arc<dyn Fn(&str) -> String + Send + Sync>;
+
+/// What a call came to, for who watches a component.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome<'a> {
+    /// Nothing, or why it did not answer.
+    pub result: Result<(), &'a Failure>,
+    /// Whether it asked egress for anything: where it ran out of time, the other side may be what it waited for.
+    pub went_out: bool,
+}
+
+/// Told what a call came to, as it ends.
+pub type Watch = Arc<dyn Fn(Outcome<'_>) + Send + Sync>;
 
 /// Everything that a call needs beside its arguments.
 #[derive(Clone)]
@@ -22,6 +36,8 @@ pub struct CallSetup {
     pub deadline: Duration,
     /// Applied to every text that comes from the component.
     pub redactor: Redactor,
+    /// Who is told what it came to, if anybody is.
+    pub watch: Option<Watch>,
 }
 
 impl CallSetup {
@@ -40,6 +56,7 @@ impl CallSetup {
             egress: Arc::new(Refusing),
             deadline,
             redactor: Arc::new(str::to_owned),
+            watch: None,
         }
     }
 }

@@ -11,6 +11,7 @@ use wasmtime_wasi::{ResourceTable, WasiCtx, WasiCtxView, WasiView};
 
 use crate::call::Function;
 use crate::limiter::Limiter;
+use crate::meter::Meter;
 use crate::setup::Redactor;
 use crate::stderr::Tail;
 
@@ -18,6 +19,7 @@ pub(crate) struct State {
     pub(crate) table: ResourceTable,
     pub(crate) wasi: WasiCtx,
     pub(crate) limiter: Limiter,
+    pub(crate) meter: Arc<Meter>,
     pub(crate) stderr: Tail,
     pub(crate) host: Arc<dyn CallHost>,
     pub(crate) egress: Arc<dyn Egress>,
@@ -82,6 +84,7 @@ impl State {
         match self.exchanges.checked_sub(1) {
             Some(left) => {
                 self.exchanges = left;
+                self.meter.goes_out();
                 Ok(())
             }
             None => Err(Error::new(

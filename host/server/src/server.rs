@@ -147,6 +147,7 @@ async fn serve_until(
         authority: authority.clone(),
         data_dir: data,
         component_bytes: settings.limits.component,
+        plugins: settings.plugins.clone(),
     };
     let opened = tokio::select! {
         biased;

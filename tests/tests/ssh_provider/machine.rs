@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_contract::{
-    Call, CallHost, Command, Ended, Error, Label, LeaseRef, Level, ProcessEvent, Purpose, Thing,
+    Call, CallHost, Command, Ended, Error, Grant, Label, LeaseRef, Level, ProcessEvent, Purpose,
+    Thing,
 };
 use leasehold_egress::{
     CallScope, EgressRecord, LeaseScope, Payloads, Reach, Recorder, Ssh, SshSettings, SshTarget,
@@ -150,6 +151,7 @@ impl Machine {
         let scope = CallScope {
             company: "acme".into(),
             plugin_revision: "1".into(),
+            grant: Arc::new(Grant::asked(self.plugin.manifest())),
             secret_version: "1".into(),
             targets: BTreeMap::from([("/target".to_owned(), resolved)]),
             reach: way.reach,
@@ -186,6 +188,7 @@ impl Machine {
             egress: self.ssh.call(scope),
             deadline: Duration::from_secs(60),
             redactor: Arc::new(str::to_owned),
+            watch: None,
         }
     }
 

@@ -65,7 +65,16 @@ async fn check_provider(tx: &mut Tx, draft: &EnvironmentDraft) -> Result<()> {
             ),
         ));
     };
-    let revision = plugin::revision_row(&mut tx.db, &tx.keys, &plugin.current)
+    let Some(current) = &plugin.current else {
+        return Err(Error::invalid(
+            "/provider",
+            format!(
+                "plugin {0:?} waits for its grant: look at what it asks for with `leasehold plugin show {0}`, then grant it",
+                draft.provider
+            ),
+        ));
+    };
+    let revision = plugin::revision_row(&mut tx.db, &tx.keys, current)
         .await?
         .ok_or_else(|| Error::corrupt(format!("plugin {}", draft.provider)))?;
     if revision.driver.as_str() != draft.driver.as_str() {

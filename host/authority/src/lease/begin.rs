@@ -277,7 +277,7 @@ async fn may_lease(tx: &mut Tx, environment: &Environment, intent: &AcquireInten
         ));
     }
     if environment.target_revision != intent.target_revision
-        || plugin.current != intent.plugin_digest
+        || plugin.current.as_deref() != Some(intent.plugin_digest.as_str())
     {
         return Err(Error::conflict_with(
             code::ENVIRONMENT_CHANGED,

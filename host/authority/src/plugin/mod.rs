@@ -1,32 +1,32 @@
 //! Plugins: which components are installed, what each was allowed, and which one is current.
 //!
-//! A revision is one digest with what was frozen at install. Its grant row says what was shown to whom. All
-//! rows are authenticated: an edited digest, manifest, grant or current revision is [`Error::Corrupt`]. A
-//! newer digest of the same key becomes current; older ones stay for the leases that they made. Nothing
-//! here runs a component.
+//! A revision is one digest with what was frozen at install. It waits until it is granted, or takes over the grant of
+//! the current one where it asks for no more; then it is current, and what was current is one step back. All rows are
+//! authenticated: an edited digest, manifest, grant or pointer is [`Error::Corrupt`]. A revision stays for the leases
+//! that it made and is collected when nothing needs it any more. Nothing here runs a component.
 
+mod change;
+mod collect;
 mod row;
+mod wider;
 
 use std::sync::Arc;
 
-use leasehold_contract::{Driver, Manifest};
+use leasehold_contract::{Driver, Grant, Manifest};
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use sqlx::Row as _;
 
-use self::row::{
-    GrantRow, PluginRow, RevisionRow, grant_mac, plugin_of, put_plugin, revision, revision_mac,
-    select_revisions,
-};
+use self::row::{PluginRow, belonging, load, plugin_of, put_plugin, revision, select_revisions};
 pub(crate) use self::row::{plugin_row, revision_row, sign_again};
+pub use self::wider::wider;
 use crate::activity::Entry;
 use crate::actor::Actor;
-use crate::environment::{self, EnvironmentMemory};
+use crate::environment::EnvironmentMemory;
 use crate::error::{Error, Result, code};
-use crate::id;
 use crate::keys::{Keys, same};
-use crate::store::{Store, Tx, now_ms};
+use crate::store::{Store, Tx};
 
 /// A component to install, as the runtime read it.
 #[derive(Clone, Debug)]
@@ -39,13 +39,44 @@ pub struct NewRevision {
     pub manifest: Manifest,
     /// Exported interfaces and declared features.
     pub capabilities: Vec<String>,
-    /// What was shown to whoever allowed it, as the page had it.
+    /// What it asks for, as it is shown.
     pub asks: Value,
-    /// Digest of what was shown.
+    /// Digest of what is shown.
     pub request_digest: String,
 }
 
-/// One installed digest with its grant.
+/// What a person was shown of a revision, and how much of it is allowed.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// What was shown.
+    pub asks: Value,
+    /// Digest of what was shown.
+    pub request_digest: String,
+    /// How much of it; what was not asked for is left out.
+    pub grant: Grant,
+}
+
+/// What a revision was allowed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Granted {
+    /// The grant's id.
+    pub id: String,
+    /// What of the request.
+    pub grant: Grant,
+    /// What was shown when it was allowed.
+    pub asks: Value,
+    /// Digest of what was shown.
+    pub request_digest: String,
+    /// The grant of the revision before, where this one asked for no more.
+    pub carried_from: Option<String>,
+    /// Who allowed it; of one that was carried over, who installed it.
+    pub by: String,
+    /// When, in milliseconds since the epoch.
+    pub at: i64,
+}
+
+/// One installed digest.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Revision {
@@ -65,16 +96,52 @@ pub struct Revision {
     pub capabilities: Vec<String>,
     /// Bytes of the component.
     pub size: i64,
-    /// What was shown when it was last allowed.
-    pub asks: Value,
-    /// Digest of what was shown.
-    pub request_digest: String,
-    /// Who allowed it.
-    pub granted_by: String,
-    /// When, in milliseconds since the epoch.
-    pub granted_at: i64,
+    /// What it was allowed; none while it waits.
+    pub grant: Option<Granted>,
     /// When it was first installed.
     pub installed_at: i64,
+    /// When its component was deleted.
+    pub removed_at: Option<i64>,
+}
+
+/// What a revision is to its plugin now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RevisionState {
+    /// Waits for its grant.
+    Pending,
+    /// New leases use it.
+    Current,
+    /// One step back.
+    Previous,
+    /// Only the leases that it made need it.
+    Retiring,
+    /// Its component is deleted; the row is the record.
+    Collected,
+}
+
+impl RevisionState {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RevisionState::Pending => "pending",
+            RevisionState::Current => "current",
+            RevisionState::Previous => "previous",
+            RevisionState::Retiring => "retiring",
+            RevisionState::Collected => "collected",
+        }
+    }
+}
+
+/// A revision with what it is now and how many leases need it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RevisionStanding {
+    /// The revision.
+    pub revision: Revision,
+    /// What it is.
+    pub state: RevisionState,
+    /// Leases that it made and that have not ended.
+    pub leases: i64,
 }
 
 /// A provider by its key.
@@ -85,12 +152,35 @@ pub struct Plugin {
     pub key: String,
     /// Whether new leases may be made. Teardown is never stopped.
     pub enabled: bool,
-    /// What new leases use.
-    pub current: Revision,
+    /// What new leases use; none until something was granted.
+    pub current: Option<Revision>,
+    /// The digest that is one step back.
+    pub previous: Option<String>,
+    /// What waits for its grant.
+    pub pending: Option<Revision>,
     /// Milliseconds since the epoch.
     pub created_at: i64,
     /// Milliseconds since the epoch.
     pub updated_at: i64,
+}
+
+impl Plugin {
+    fn of(
+        key: &str,
+        row: PluginRow,
+        current: Option<Revision>,
+        pending: Option<Revision>,
+    ) -> Plugin {
+        Plugin {
+            key: key.to_owned(),
+            enabled: row.enabled,
+            current,
+            previous: row.previous,
+            pending,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        }
+    }
 }
 
 /// The plugins.
@@ -101,21 +191,8 @@ pub struct Plugins {
     pub(crate) environments: Arc<EnvironmentMemory>,
 }
 
-async fn load(tx: &mut Tx, key: &str) -> Result<Plugin> {
-    let row = plugin_row(&mut tx.db, &tx.keys, key)
-        .await?
-        .ok_or_else(|| Error::not_found("plugin", key))?;
-    let current = revision_row(&mut tx.db, &tx.keys, &row.current)
-        .await?
-        .ok_or_else(|| Error::corrupt(format!("plugin {key}")))?;
-    Ok(Plugin {
-        key: key.to_owned(),
-        enabled: row.enabled,
-        current,
-        created_at: row.created_at,
-        updated_at: row.updated_at,
-    })
-}
+/// Revisions of one plugin that are listed.
+const HISTORY: i64 = 50;
 
 async fn usage(tx: &mut Tx, key: &str) -> Result<(i64, i64)> {
     Ok(sqlx::query_as(
@@ -137,23 +214,6 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl Plugins {
-    /// Installs a component as the current revision of its key, with its grant. Installing what is current
-    /// already changes nothing.
-    pub async fn install(&self, actor: &Actor, new: NewRevision) -> Result<Plugin> {
-        actor.require_manage()?;
-        if hex(&Sha256::digest(&new.bytes)) != new.digest {
-            return Err(Error::invalid(
-                "/digest",
-                "must be the SHA-256 of the component in lower-case hexadecimal",
-            ));
-        }
-        let actor = actor.clone();
-        let memory = Arc::clone(&self.environments);
-        self.store
-            .write(move |tx| Box::pin(install(tx, actor, new, memory)))
-            .await
-    }
-
     /// All plugins by key.
     pub async fn list(&self) -> Result<Vec<Plugin>> {
         let rows = sqlx::query("SELECT * FROM plugins ORDER BY plugin_key")
@@ -163,25 +223,22 @@ impl Plugins {
         for row in &rows {
             let key: String = row.try_get("plugin_key")?;
             let stored = plugin_of(&self.keys, &key, row)?;
-            plugins.push(self.with_current(key, stored).await?);
+            plugins.push(self.with_revisions(key, stored).await?);
         }
         Ok(plugins)
     }
 
-    async fn with_current(&self, key: String, row: PluginRow) -> Result<Plugin> {
-        let current = revision_row(self.store.read(), &self.keys, &row.current)
-            .await?
-            .ok_or_else(|| Error::corrupt(format!("plugin {key}")))?;
-        if current.key != key {
-            return Err(Error::corrupt(format!("plugin {key}")));
-        }
-        Ok(Plugin {
-            key,
-            enabled: row.enabled,
-            current,
-            created_at: row.created_at,
-            updated_at: row.updated_at,
-        })
+    async fn with_revisions(&self, key: String, row: PluginRow) -> Result<Plugin> {
+        let named = async |digest: &Option<String>| match digest {
+            Some(digest) => {
+                let found = revision_row(self.store.read(), &self.keys, digest).await?;
+                belonging(found, &key).map(Some)
+            }
+            None => Ok::<_, Error>(None),
+        };
+        let current = named(&row.current).await?;
+        let pending = named(&row.pending).await?;
+        Ok(Plugin::of(&key, row, current, pending))
     }
 
     /// One plugin.
@@ -189,13 +246,13 @@ impl Plugins {
         let row = plugin_row(self.store.read(), &self.keys, key)
             .await?
             .ok_or_else(|| Error::not_found("plugin", key))?;
-        self.with_current(key.to_owned(), row).await
+        self.with_revisions(key.to_owned(), row).await
     }
 
-    /// What new leases of `key` use; none when it is not installed.
+    /// What new leases of `key` use; none when nothing of it is installed and granted.
     pub async fn current(&self, key: &str) -> Result<Option<Revision>> {
         match self.get(key).await {
-            Ok(plugin) => Ok(Some(plugin.current)),
+            Ok(plugin) => Ok(plugin.current),
             Err(Error::NotFound { .. }) => Ok(None),
             Err(e) => Err(e),
         }
@@ -208,15 +265,47 @@ impl Plugins {
             .ok_or_else(|| Error::not_found("plugin revision", digest))
     }
 
-    /// The installed revisions of a key, newest first.
-    pub async fn revisions(&self, key: &str) -> Result<Vec<Revision>> {
+    /// The latest revisions of a plugin, newest first, those that are collected too.
+    pub async fn history(&self, plugin: &Plugin) -> Result<Vec<RevisionStanding>> {
         let rows = sqlx::query(select_revisions!(
-            "WHERE r.plugin_key = $1 AND r.removed_at IS NULL ORDER BY r.number DESC"
+            "WHERE r.plugin_key = $1 ORDER BY r.number DESC LIMIT $2"
         ))
-        .bind(key)
+        .bind(&plugin.key)
+        .bind(HISTORY)
         .fetch_all(self.store.read())
         .await?;
-        rows.iter().map(|row| revision(&self.keys, row)).collect()
+        let mut all = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let revision = revision(&self.keys, row)?;
+            let named = |of: &Option<Revision>| {
+                of.as_ref()
+                    .is_some_and(|named| named.digest == revision.digest)
+            };
+            let state = if revision.removed_at.is_some() {
+                RevisionState::Collected
+            } else if named(&plugin.current) {
+                RevisionState::Current
+            } else if named(&plugin.pending) {
+                RevisionState::Pending
+            } else if plugin.previous.as_deref() == Some(revision.digest.as_str()) {
+                RevisionState::Previous
+            } else {
+                RevisionState::Retiring
+            };
+            let leases = sqlx::query_scalar(
+                "SELECT COUNT(*) FROM leases WHERE plugin_digest = $1
+                     AND status NOT IN ('released', 'failed', 'abandoned')",
+            )
+            .bind(&revision.digest)
+            .fetch_one(self.store.read())
+            .await?;
+            all.push(RevisionStanding {
+                revision,
+                state,
+                leases,
+            });
+        }
+        Ok(all)
     }
 
     /// The component, checked against its digest.
@@ -240,11 +329,14 @@ impl Plugins {
         self.store
             .write(move |tx| {
                 Box::pin(async move {
-                    let plugin = load(tx, &key).await?;
-                    if plugin.enabled == enabled {
-                        return Ok(plugin);
+                    let mut row = plugin_row(&mut tx.db, &tx.keys, &key)
+                        .await?
+                        .ok_or_else(|| Error::not_found("plugin", &key))?;
+                    if row.enabled == enabled {
+                        return load(tx, &key).await;
                     }
-                    put_plugin(tx, &key, enabled, &plugin.current.digest).await?;
+                    row.enabled = enabled;
+                    put_plugin(tx, &key, &row).await?;
                     let action = if enabled {
                         "plugin.enabled"
                     } else {
@@ -265,7 +357,9 @@ impl Plugins {
         self.store
             .write(move |tx| {
                 Box::pin(async move {
-                    let plugin = load(tx, &key).await?;
+                    let row = plugin_row(&mut tx.db, &tx.keys, &key)
+                        .await?
+                        .ok_or_else(|| Error::not_found("plugin", &key))?;
                     let (environments, leases) = usage(tx, &key).await?;
                     if environments + leases > 0 {
                         return Err(Error::conflict_with(
@@ -276,25 +370,11 @@ impl Plugins {
                             json!({ "environments": environments, "leases": leases }),
                         ));
                     }
-                    sqlx::query(
-                        "DELETE FROM components WHERE digest IN
-                             (SELECT digest FROM plugin_revisions WHERE plugin_key = $1)",
-                    )
-                    .bind(&key)
-                    .execute(&mut tx.db)
-                    .await?;
-                    sqlx::query(concat!(
-                        "UPDATE plugin_revisions SET removed_at = ",
-                        now_ms!(),
-                        " WHERE plugin_key = $1 AND removed_at IS NULL"
-                    ))
-                    .bind(&key)
-                    .execute(&mut tx.db)
-                    .await?;
                     sqlx::query("DELETE FROM plugins WHERE plugin_key = $1")
                         .bind(&key)
                         .execute(&mut tx.db)
                         .await?;
+                    let collected = collect::unneeded(tx).await?;
                     tx.record(
                         &actor,
                         Entry::new(
@@ -302,7 +382,7 @@ impl Plugins {
                             None,
                             "plugin",
                             &key,
-                            json!({ "digest": plugin.current.digest }),
+                            json!({ "digest": row.current, "collected": collected }),
                         ),
                     )
                     .await
@@ -310,142 +390,4 @@ impl Plugins {
             })
             .await
     }
-}
-
-async fn install(
-    tx: &mut Tx,
-    actor: Actor,
-    new: NewRevision,
-    memory: Arc<EnvironmentMemory>,
-) -> Result<Plugin> {
-    let key = new.manifest.key.clone();
-    let before = plugin_row(&mut tx.db, &tx.keys, &key).await?;
-    if let Some(before) = &before {
-        if before.current == new.digest {
-            return load(tx, &key).await;
-        }
-        let current = load(tx, &key).await?.current;
-        let (environments, leases) = usage(tx, &key).await?;
-        if current.driver != new.manifest.driver && environments + leases > 0 {
-            return Err(Error::conflict_with(
-                code::PLUGIN_IN_USE,
-                format!(
-                    "this component leases {} environments, the installed {key:?} leases {} environments and is in use",
-                    new.manifest.driver.as_str(),
-                    current.driver.as_str()
-                ),
-                json!({ "environments": environments, "leases": leases }),
-            ));
-        }
-    }
-    put_revision(tx, &new).await?;
-    let grant = GrantRow {
-        id: id::fresh("grt_")?,
-        digest: new.digest.clone(),
-        asks: new.asks.to_string(),
-        request_digest: new.request_digest,
-        granted_by: actor.display.clone(),
-        granted_at: tx.now(),
-    };
-    let mac = grant_mac(&tx.keys, &grant).done();
-    sqlx::query(
-        "INSERT INTO grants (id, digest, asks, request_digest, granted_by, granted_at, mac)
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
-    )
-    .bind(&grant.id)
-    .bind(&grant.digest)
-    .bind(&grant.asks)
-    .bind(&grant.request_digest)
-    .bind(&grant.granted_by)
-    .bind(grant.granted_at)
-    .bind(&mac[..])
-    .execute(&mut tx.db)
-    .await?;
-    let enabled = before.as_ref().is_none_or(|b| b.enabled);
-    put_plugin(tx, &key, enabled, &new.digest).await?;
-    environment::raise_for_provider(tx, &key, memory).await?;
-    tx.record(
-        &actor,
-        Entry::new(
-            "plugin.installed",
-            None,
-            "plugin",
-            &key,
-            json!({
-                "digest": new.digest,
-                "version": new.manifest.version,
-                "grant": grant.id,
-                "requestDigest": grant.request_digest,
-                "before": before.map(|b| b.current),
-            }),
-        ),
-    )
-    .await?;
-    load(tx, &key).await
-}
-
-/// The revision and the component of `new`, unless they are there; one that was removed comes back.
-async fn put_revision(tx: &mut Tx, new: &NewRevision) -> Result<()> {
-    let key = &new.manifest.key;
-    let known: Option<(String, Option<i64>)> =
-        sqlx::query_as("SELECT plugin_key, removed_at FROM plugin_revisions WHERE digest = $1")
-            .bind(&new.digest)
-            .fetch_optional(&mut tx.db)
-            .await?;
-    match known {
-        Some((known, _)) if known != *key => {
-            return Err(Error::corrupt(format!("plugin revision {}", new.digest)));
-        }
-        Some((_, None)) => return Ok(()),
-        Some((_, Some(_))) => {
-            sqlx::query("UPDATE plugin_revisions SET removed_at = NULL WHERE digest = $1")
-                .bind(&new.digest)
-                .execute(&mut tx.db)
-                .await?;
-        }
-        None => {
-            let number: i64 = sqlx::query_scalar(
-                "SELECT COALESCE(MAX(number), 0) + 1 FROM plugin_revisions WHERE plugin_key = $1",
-            )
-            .bind(key)
-            .fetch_one(&mut tx.db)
-            .await?;
-            let row = RevisionRow {
-                digest: new.digest.clone(),
-                key: key.clone(),
-                number,
-                version: new.manifest.version.clone(),
-                driver: new.manifest.driver.as_str().to_owned(),
-                manifest: serde_json::to_string(&new.manifest)?,
-                capabilities: serde_json::to_string(&new.capabilities)?,
-                size: i64::try_from(new.bytes.len()).unwrap_or(i64::MAX),
-                installed_at: tx.now(),
-            };
-            let mac = revision_mac(&tx.keys, &row).done();
-            sqlx::query(
-                "INSERT INTO plugin_revisions (digest, plugin_key, number, version, driver, manifest,
-                                               capabilities, size, installed_at, mac)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-            )
-            .bind(&row.digest)
-            .bind(&row.key)
-            .bind(row.number)
-            .bind(&row.version)
-            .bind(&row.driver)
-            .bind(&row.manifest)
-            .bind(&row.capabilities)
-            .bind(row.size)
-            .bind(row.installed_at)
-            .bind(&mac[..])
-            .execute(&mut tx.db)
-            .await?;
-        }
-    }
-    sqlx::query("INSERT INTO components (digest, size, bytes) VALUES ($1, $2, $3)")
-        .bind(&new.digest)
-        .bind(i64::try_from(new.bytes.len()).unwrap_or(i64::MAX))
-        .bind(&new.bytes)
-        .execute(&mut tx.db)
-        .await?;
-    Ok(())
 }

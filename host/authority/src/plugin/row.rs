@@ -1,16 +1,18 @@
 //! The rows of plugins, revisions and grants: their authentication and their way to the database.
 //!
-//! Nothing of a row is answered before its MAC has verified.
+//! Nothing of a row is answered before its MAC has verified. A revision's row names its grant, so that no grant comes
+//! back by taking a later one out of the database.
 
-use leasehold_contract::Manifest;
+use leasehold_contract::{Grant, Manifest};
 use sqlx::{Row as _, SqliteConnection};
 
-use super::Revision;
+use super::{Granted, NewRevision, Plugin, Revision};
 use crate::error::{Error, Result};
+use crate::id;
 use crate::keys::{Keys, Mac};
 use crate::store::{Db, Row, Tx, now_ms};
 
-pub(super) fn revision_mac(keys: &Keys, row: &RevisionRow) -> Mac {
+fn revision_mac(keys: &Keys, row: &RevisionRow) -> Mac {
     Mac::new(&keys.digests, "revision")
         .text(&row.digest)
         .text(&row.key)
@@ -20,19 +22,21 @@ pub(super) fn revision_mac(keys: &Keys, row: &RevisionRow) -> Mac {
         .text(&row.manifest)
         .text(&row.capabilities)
         .int(row.size)
+        .text_or(row.grant.as_deref())
         .int(row.installed_at)
 }
 
-pub(super) struct RevisionRow {
-    pub digest: String,
-    pub key: String,
-    pub number: i64,
-    pub version: String,
-    pub driver: String,
-    pub manifest: String,
-    pub capabilities: String,
-    pub size: i64,
-    pub installed_at: i64,
+struct RevisionRow {
+    digest: String,
+    key: String,
+    number: i64,
+    version: String,
+    driver: String,
+    manifest: String,
+    capabilities: String,
+    size: i64,
+    grant: Option<String>,
+    installed_at: i64,
 }
 
 impl RevisionRow {
@@ -46,6 +50,7 @@ impl RevisionRow {
             manifest: row.try_get("manifest")?,
             capabilities: row.try_get("capabilities")?,
             size: row.try_get("size")?,
+            grant: row.try_get("grant_id")?,
             installed_at: row.try_get("installed_at")?,
         };
         if !revision_mac(keys, &stored).verifies(row.try_get("mac")?) {
@@ -55,39 +60,45 @@ impl RevisionRow {
     }
 }
 
-pub(super) fn grant_mac(keys: &Keys, grant: &GrantRow) -> Mac {
+fn grant_mac(keys: &Keys, grant: &GrantRow) -> Mac {
     Mac::new(&keys.grants, "grant")
         .text(&grant.id)
         .text(&grant.digest)
         .text(&grant.asks)
         .text(&grant.request_digest)
+        .text(&grant.granted)
+        .text_or(grant.carried_from.as_deref())
         .text(&grant.granted_by)
         .int(grant.granted_at)
 }
 
-pub(super) struct GrantRow {
-    pub id: String,
-    pub digest: String,
-    pub asks: String,
-    pub request_digest: String,
-    pub granted_by: String,
-    pub granted_at: i64,
+struct GrantRow {
+    id: String,
+    digest: String,
+    asks: String,
+    request_digest: String,
+    granted: String,
+    carried_from: Option<String>,
+    granted_by: String,
+    granted_at: i64,
 }
 
-fn plugin_mac(keys: &Keys, key: &str, enabled: bool, digest: &str) -> Mac {
+fn plugin_mac(keys: &Keys, key: &str, row: &PluginRow) -> Mac {
     Mac::new(&keys.digests, "plugin")
         .text(key)
-        .int(i64::from(enabled))
-        .text(digest)
+        .int(i64::from(row.enabled))
+        .text_or(row.current.as_deref())
+        .text_or(row.previous.as_deref())
+        .text_or(row.pending.as_deref())
 }
 
-/// Revisions, each with its newest grant.
+/// Revisions, each with its grant.
 macro_rules! select_revisions {
     ($rest:literal) => {
         concat!(
-            "SELECT r.*, g.id AS grant_id, g.asks, g.request_digest, g.granted_by, g.granted_at, g.mac AS grant_mac
-             FROM plugin_revisions r JOIN grants g ON g.id =
-                 (SELECT id FROM grants WHERE digest = r.digest ORDER BY granted_at DESC, id DESC LIMIT 1) ",
+            "SELECT r.*, g.asks, g.request_digest, g.granted, g.carried_from, g.granted_by, g.granted_at,
+                    g.mac AS grant_mac
+             FROM plugin_revisions r LEFT JOIN grants g ON g.id = r.grant_id AND g.digest = r.digest ",
             $rest
         )
     };
@@ -96,20 +107,10 @@ pub(super) use select_revisions;
 
 pub(super) fn revision(keys: &Keys, row: &Row) -> Result<Revision> {
     let stored = RevisionRow::of(keys, row)?;
-    let grant = GrantRow {
-        id: row.try_get("grant_id")?,
-        digest: stored.digest.clone(),
-        asks: row.try_get("asks")?,
-        request_digest: row.try_get("request_digest")?,
-        granted_by: row.try_get("granted_by")?,
-        granted_at: row.try_get("granted_at")?,
+    let grant = match &stored.grant {
+        Some(id) => Some(granted(keys, id, &stored.digest, row)?),
+        None => None,
     };
-    if !grant_mac(keys, &grant).verifies(row.try_get("grant_mac")?) {
-        return Err(Error::corrupt(format!(
-            "the grant of plugin revision {}",
-            stored.digest
-        )));
-    }
     let manifest: Manifest = serde_json::from_str(&stored.manifest)?;
     Ok(Revision {
         digest: stored.digest,
@@ -120,20 +121,63 @@ pub(super) fn revision(keys: &Keys, row: &Row) -> Result<Revision> {
         manifest,
         capabilities: serde_json::from_str(&stored.capabilities)?,
         size: stored.size,
+        grant,
+        installed_at: stored.installed_at,
+        removed_at: row.try_get("removed_at")?,
+    })
+}
+
+fn granted(keys: &Keys, id: &str, digest: &str, row: &Row) -> Result<Granted> {
+    let corrupt = || Error::corrupt(format!("the grant of plugin revision {digest}"));
+    let mac: Option<&[u8]> = row.try_get("grant_mac")?;
+    let mac = mac.ok_or_else(corrupt)?;
+    let grant = GrantRow {
+        id: id.to_owned(),
+        digest: digest.to_owned(),
+        asks: row.try_get("asks")?,
+        request_digest: row.try_get("request_digest")?,
+        granted: row.try_get("granted")?,
+        carried_from: row.try_get("carried_from")?,
+        granted_by: row.try_get("granted_by")?,
+        granted_at: row.try_get("granted_at")?,
+    };
+    if !grant_mac(keys, &grant).verifies(mac) {
+        return Err(corrupt());
+    }
+    Ok(Granted {
+        id: grant.id,
+        grant: serde_json::from_str(&grant.granted)?,
         asks: serde_json::from_str(&grant.asks)?,
         request_digest: grant.request_digest,
-        granted_by: grant.granted_by,
-        granted_at: grant.granted_at,
-        installed_at: stored.installed_at,
+        carried_from: grant.carried_from,
+        by: grant.granted_by,
+        at: grant.granted_at,
     })
 }
 
 /// A plugin's own row, authenticated.
+#[derive(Clone, Debug)]
 pub(crate) struct PluginRow {
     pub enabled: bool,
-    pub current: String,
+    pub current: Option<String>,
+    pub previous: Option<String>,
+    pub pending: Option<String>,
     pub created_at: i64,
     pub updated_at: i64,
+}
+
+impl PluginRow {
+    /// Of a key that nothing was installed for.
+    pub(super) fn empty() -> PluginRow {
+        PluginRow {
+            enabled: true,
+            current: None,
+            previous: None,
+            pending: None,
+            created_at: 0,
+            updated_at: 0,
+        }
+    }
 }
 
 /// The row of `key`, if it is installed.
@@ -156,10 +200,12 @@ pub(super) fn plugin_of(keys: &Keys, key: &str, row: &Row) -> Result<PluginRow> 
     let plugin = PluginRow {
         enabled: row.try_get("enabled")?,
         current: row.try_get("current_digest")?,
+        previous: row.try_get("previous_digest")?,
+        pending: row.try_get("pending_digest")?,
         created_at: row.try_get("created_at")?,
         updated_at: row.try_get("updated_at")?,
     };
-    if !plugin_mac(keys, key, plugin.enabled, &plugin.current).verifies(row.try_get("mac")?) {
+    if !plugin_mac(keys, key, &plugin).verifies(row.try_get("mac")?) {
         return Err(Error::corrupt(format!("plugin {key}")));
     }
     Ok(plugin)
@@ -181,21 +227,186 @@ pub(crate) async fn revision_row<'e>(
     .transpose()
 }
 
-pub(super) async fn put_plugin(tx: &mut Tx, key: &str, enabled: bool, digest: &str) -> Result<()> {
-    let mac = plugin_mac(&tx.keys, key, enabled, digest).done();
+/// The plugin in a transaction.
+pub(super) async fn load(tx: &mut Tx, key: &str) -> Result<Plugin> {
+    let row = plugin_row(&mut tx.db, &tx.keys, key)
+        .await?
+        .ok_or_else(|| Error::not_found("plugin", key))?;
+    let current = match &row.current {
+        Some(digest) => Some(needed(tx, key, digest).await?),
+        None => None,
+    };
+    let pending = match &row.pending {
+        Some(digest) => Some(needed(tx, key, digest).await?),
+        None => None,
+    };
+    Ok(Plugin::of(key, row, current, pending))
+}
+
+/// A revision that a plugin's row names.
+pub(super) async fn needed(tx: &mut Tx, key: &str, digest: &str) -> Result<Revision> {
+    let found = revision_row(&mut tx.db, &tx.keys, digest).await?;
+    belonging(found, key)
+}
+
+/// A revision that a plugin's row of `key` names must be there and be that key's.
+pub(super) fn belonging(found: Option<Revision>, key: &str) -> Result<Revision> {
+    found
+        .filter(|revision| revision.key == key)
+        .ok_or_else(|| Error::corrupt(format!("plugin {key}")))
+}
+
+pub(super) async fn put_plugin(tx: &mut Tx, key: &str, row: &PluginRow) -> Result<()> {
+    let mac = plugin_mac(&tx.keys, key, row).done();
     sqlx::query(concat!(
-        "INSERT INTO plugins (plugin_key, enabled, current_digest, created_at, updated_at, mac)
-         VALUES ($1, $2, $3, ",
+        "INSERT INTO plugins (plugin_key, enabled, current_digest, previous_digest, pending_digest, created_at,
+                              updated_at, mac)
+         VALUES ($1, $2, $3, $4, $5, ",
         now_ms!(),
         ", ",
         now_ms!(),
-        ", $4)
+        ", $6)
          ON CONFLICT (plugin_key) DO UPDATE SET enabled = excluded.enabled,
-             current_digest = excluded.current_digest, updated_at = excluded.updated_at, mac = excluded.mac"
+             current_digest = excluded.current_digest, previous_digest = excluded.previous_digest,
+             pending_digest = excluded.pending_digest, updated_at = excluded.updated_at, mac = excluded.mac"
     ))
     .bind(key)
-    .bind(enabled)
-    .bind(digest)
+    .bind(row.enabled)
+    .bind(&row.current)
+    .bind(&row.previous)
+    .bind(&row.pending)
+    .bind(&mac[..])
+    .execute(&mut tx.db)
+    .await?;
+    Ok(())
+}
+
+/// What was shown and how much of it is allowed.
+pub(super) struct Allowed<'a> {
+    pub digest: &'a str,
+    pub asks: &'a serde_json::Value,
+    pub request_digest: &'a str,
+    pub grant: &'a Grant,
+    pub carried_from: Option<String>,
+    pub by: &'a str,
+}
+
+/// Writes a grant down and answers its id.
+pub(super) async fn put_grant(tx: &mut Tx, allowed: Allowed<'_>) -> Result<String> {
+    let grant = GrantRow {
+        id: id::fresh("grt_")?,
+        digest: allowed.digest.to_owned(),
+        asks: allowed.asks.to_string(),
+        request_digest: allowed.request_digest.to_owned(),
+        granted: serde_json::to_string(allowed.grant)?,
+        carried_from: allowed.carried_from,
+        granted_by: allowed.by.to_owned(),
+        granted_at: tx.now(),
+    };
+    let mac = grant_mac(&tx.keys, &grant).done();
+    sqlx::query(
+        "INSERT INTO grants (id, digest, asks, request_digest, granted, carried_from, granted_by, granted_at, mac)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+    )
+    .bind(&grant.id)
+    .bind(&grant.digest)
+    .bind(&grant.asks)
+    .bind(&grant.request_digest)
+    .bind(&grant.granted)
+    .bind(&grant.carried_from)
+    .bind(&grant.granted_by)
+    .bind(grant.granted_at)
+    .bind(&mac[..])
+    .execute(&mut tx.db)
+    .await?;
+    name_grant(tx, allowed.digest, Some(grant.id.clone())).await?;
+    Ok(grant.id)
+}
+
+/// Makes `grant` a revision's grant.
+async fn name_grant(tx: &mut Tx, digest: &str, grant: Option<String>) -> Result<()> {
+    let row = sqlx::query("SELECT * FROM plugin_revisions WHERE digest = $1")
+        .bind(digest)
+        .fetch_one(&mut tx.db)
+        .await?;
+    let mut stored = RevisionRow::of(&tx.keys, &row)?;
+    stored.grant = grant;
+    let mac = revision_mac(&tx.keys, &stored).done();
+    sqlx::query("UPDATE plugin_revisions SET grant_id = $2, mac = $3 WHERE digest = $1")
+        .bind(digest)
+        .bind(&stored.grant)
+        .bind(&mac[..])
+        .execute(&mut tx.db)
+        .await?;
+    Ok(())
+}
+
+/// The revision and the component of `new`, unless they are there; one that was removed comes back without its grant.
+pub(super) async fn put_revision(tx: &mut Tx, new: &NewRevision) -> Result<()> {
+    let key = &new.manifest.key;
+    let known: Option<(String, Option<i64>)> =
+        sqlx::query_as("SELECT plugin_key, removed_at FROM plugin_revisions WHERE digest = $1")
+            .bind(&new.digest)
+            .fetch_optional(&mut tx.db)
+            .await?;
+    match known {
+        Some((known, _)) if known != *key => {
+            return Err(Error::corrupt(format!("plugin revision {}", new.digest)));
+        }
+        Some((_, None)) => return Ok(()),
+        Some((_, Some(_))) => {
+            sqlx::query("UPDATE plugin_revisions SET removed_at = NULL WHERE digest = $1")
+                .bind(&new.digest)
+                .execute(&mut tx.db)
+                .await?;
+            name_grant(tx, &new.digest, None).await?;
+        }
+        None => insert_revision(tx, new).await?,
+    }
+    sqlx::query("INSERT INTO components (digest, size, bytes) VALUES ($1, $2, $3)")
+        .bind(&new.digest)
+        .bind(i64::try_from(new.bytes.len()).unwrap_or(i64::MAX))
+        .bind(&new.bytes)
+        .execute(&mut tx.db)
+        .await?;
+    Ok(())
+}
+
+async fn insert_revision(tx: &mut Tx, new: &NewRevision) -> Result<()> {
+    let key = &new.manifest.key;
+    let number: i64 = sqlx::query_scalar(
+        "SELECT COALESCE(MAX(number), 0) + 1 FROM plugin_revisions WHERE plugin_key = $1",
+    )
+    .bind(key)
+    .fetch_one(&mut tx.db)
+    .await?;
+    let row = RevisionRow {
+        digest: new.digest.clone(),
+        key: key.clone(),
+        number,
+        version: new.manifest.version.clone(),
+        driver: new.manifest.driver.as_str().to_owned(),
+        manifest: serde_json::to_string(&new.manifest)?,
+        capabilities: serde_json::to_string(&new.capabilities)?,
+        size: i64::try_from(new.bytes.len()).unwrap_or(i64::MAX),
+        grant: None,
+        installed_at: tx.now(),
+    };
+    let mac = revision_mac(&tx.keys, &row).done();
+    sqlx::query(
+        "INSERT INTO plugin_revisions (digest, plugin_key, number, version, driver, manifest,
+                                       capabilities, size, installed_at, mac)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+    )
+    .bind(&row.digest)
+    .bind(&row.key)
+    .bind(row.number)
+    .bind(&row.version)
+    .bind(&row.driver)
+    .bind(&row.manifest)
+    .bind(&row.capabilities)
+    .bind(row.size)
+    .bind(row.installed_at)
     .bind(&mac[..])
     .execute(&mut tx.db)
     .await?;
@@ -211,7 +422,7 @@ pub(crate) async fn sign_again(db: &mut SqliteConnection, old: &Keys, new: &Keys
     for row in &plugins {
         let key: &str = row.try_get("plugin_key")?;
         let plugin = plugin_of(old, key, row)?;
-        let mac = plugin_mac(new, key, plugin.enabled, &plugin.current).done();
+        let mac = plugin_mac(new, key, &plugin).done();
         sqlx::query("UPDATE plugins SET mac = $2 WHERE plugin_key = $1")
             .bind(key)
             .bind(&mac[..])
@@ -239,6 +450,8 @@ pub(crate) async fn sign_again(db: &mut SqliteConnection, old: &Keys, new: &Keys
             digest: row.try_get("digest")?,
             asks: row.try_get("asks")?,
             request_digest: row.try_get("request_digest")?,
+            granted: row.try_get("granted")?,
+            carried_from: row.try_get("carried_from")?,
             granted_by: row.try_get("granted_by")?,
             granted_at: row.try_get("granted_at")?,
         };

@@ -1,7 +1,7 @@
 //! Environments: saves, revisions, deletion, and edits.
 
 use leasehold_authority::*;
-use leasehold_contract::Driver;
+use leasehold_contract::{Driver, Grant};
 use serde_json::{Value, json};
 
 use crate::place::*;
@@ -86,8 +86,10 @@ async fn a_save_is_whole_compare_and_set_and_counts_what_changes_the_target() {
 async fn another_driver_or_provider_replaces_the_configuration() {
     let p = Place::new().await;
     let f = p.furnished().await;
+    let new = revision("null", Driver::Sandbox, b"null");
+    let grant = Grant::asked(&new.manifest);
     p.plugins()
-        .install(&operator(), revision("null", Driver::Sandbox, b"null"))
+        .install(&operator(), new, Some(grant))
         .await
         .unwrap();
     let patch: EnvironmentPatch =

@@ -43,7 +43,7 @@ async fn an_intent_is_durable_with_all_that_release_will_need() {
     assert_eq!((lease.status, lease.epoch), (Status::Acquiring, 1));
     assert_eq!(lease.config, f.environment.config);
     assert_eq!(lease.env_vars, f.environment.env_vars);
-    assert_eq!(lease.plugin_digest, f.plugin.current.digest);
+    assert_eq!(lease.plugin_digest, now(&f.plugin).digest);
     assert_eq!(lease.secret_versions["/target/privateKey"].version, 1);
     let rest = lease.acquisition.strip_prefix("acq-").unwrap();
     assert_eq!(rest.len(), 26);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use cap_std::fs::Dir;
 use leasehold_authority::*;
-use leasehold_contract::{Driver, Features, Limits, Manifest, Purpose, Request};
+use leasehold_contract::{Driver, Features, Grant, Limits, Manifest, Purpose, Request};
 use serde_json::{Value, json};
 use sqlx::{Connection as _, SqliteConnection};
 use zeroize::Zeroizing;
@@ -134,8 +134,10 @@ impl Place {
     }
 
     pub async fn plugin(&self, key: &str, body: &[u8]) -> Plugin {
+        let new = revision(key, Driver::Ssh, body);
+        let grant = Grant::asked(&new.manifest);
         self.plugins()
-            .install(&operator(), revision(key, Driver::Ssh, body))
+            .install(&operator(), new, Some(grant))
             .await
             .unwrap()
     }
@@ -176,7 +178,7 @@ impl Furniture {
         AcquireIntent {
             environment: self.environment.id.clone(),
             target_revision: self.environment.target_revision,
-            plugin_digest: self.plugin.current.digest.clone(),
+            plugin_digest: now(&self.plugin).digest.clone(),
             purpose: Purpose::Run,
             exclusive_key: None,
             account_key: None,
@@ -289,6 +291,11 @@ pub fn revision(key: &str, driver: Driver, body: &[u8]) -> NewRevision {
         asks: json!(["scripts on the configured target"]),
         request_digest: "r1".into(),
     }
+}
+
+/// What new leases of a plugin use.
+pub fn now(plugin: &Plugin) -> &Revision {
+    plugin.current.as_ref().unwrap()
 }
 
 /// The conflict's code, or the whole error as text.

@@ -1,7 +1,6 @@
 //! Secrets: bindings, rotation, pins of leases, and edits.
 
 use leasehold_authority::*;
-use leasehold_contract::Driver;
 use serde_json::json;
 
 use crate::place::*;
@@ -368,11 +367,7 @@ async fn the_bytes_of_a_secret_are_in_no_file_of_the_database() {
     use sqlx::Connection as _;
     let p = Place::new().await;
     let company = p.company("acme").await;
-    let plugin = p
-        .plugins()
-        .install(&operator(), revision("ssh", Driver::Ssh, b"c"))
-        .await
-        .unwrap();
+    let plugin = p.plugin("ssh", b"c").await;
     let canary = "canary-7f3e9a51c2d84b60";
     let secret = p.secret(&company, "key", canary).await;
     let e = p

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use leasehold_contract::{
-    Content, Egress, Ended, Error, Output, Process, ProcessEvent, Size, SshSession, Workspace,
+    Content, Egress, Ended, Error, Grant, Limits, Output, Process, ProcessEvent, Size, SshSession,
+    Workspace,
 };
 use leasehold_egress::{
     CallScope, EgressRecord, LeaseMark, LeaseScope, Payloads, Reach, Recorder, Ssh, SshSettings,
@@ -15,6 +16,21 @@ use leasehold_egress::{
 use leasehold_parts::{Options, Sshd};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+
+/// SSH and nothing else.
+pub const GRANT: Grant = Grant {
+    ssh: true,
+    streams: false,
+    origins: Vec::new(),
+    operations: false,
+    credentials: false,
+    limits: Limits {
+        memory_mib: 64,
+        cpu: 1000,
+        exchanges: 64,
+        body_mib: 8,
+    },
+};
 
 /// Keeps every record.
 #[derive(Default)]
@@ -100,6 +116,7 @@ impl Lab {
     /// A call without a lease.
     pub fn scope(&self, target: &Arc<SshTarget>) -> CallScope {
         CallScope {
+            grant: Arc::new(GRANT),
             company: "acme".into(),
             plugin_revision: "rev".into(),
             secret_version: "1".into(),

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use leasehold_contract::{Code, Content, Error};
+use leasehold_contract::{Code, Content, Error, Part};
 use leasehold_egress::{Action, EgressRecord, Payloads, Reach, Recorder, SshTarget};
 use leasehold_parts::Options;
 use serde_json::json;
 
-use crate::lab::{lab, open, run, text};
+use crate::lab::{GRANT, lab, open, run, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_target_that_was_not_configured_is_denied_by_name_and_recorded() {
@@ -67,6 +67,25 @@ async fn functions_that_reach_nothing_or_only_look_are_held_to_it() {
     for e in denied {
         assert_eq!(e.unwrap().code, Code::PermissionDenied);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_whose_grant_leaves_ssh_out_opens_nothing_and_the_refusal_is_recorded() {
+    let Some(lab) = lab(&Options::default()) else {
+        return;
+    };
+    let lease = lab.lease(&lab.worker(), "a1");
+    let mut scope = lease.call(Some("x"));
+    scope.grant = Arc::new(GRANT.without(&[Part::Ssh]));
+    let e = open(&*lab.ssh.call(scope)).await.err().unwrap();
+    assert_eq!(e.code, Code::PermissionDenied);
+    assert!(e.message.contains("not granted"), "{e}");
+    assert_eq!(lab.ssh.connections(), 0);
+    let records = lab.records.0.lock().unwrap();
+    let [record] = records.as_slice() else {
+        panic!("{records:?}");
+    };
+    assert!(record.denied.is_some(), "{record:?}");
 }
 
 /// Refuses to record what is durable.

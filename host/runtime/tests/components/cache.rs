@@ -28,11 +28,16 @@ async fn load(
 ) -> (Plugin, bool) {
     let asked = AtomicU32::new(0);
     let plugin = runtime
-        .load(digest, Arc::clone(manifest), || {
-            asked.fetch_add(1, Ordering::Relaxed);
-            let bytes = bytes.clone();
-            async move { Ok::<_, SourceError>(bytes) }
-        })
+        .load(
+            digest,
+            Arc::clone(manifest),
+            manifest.request.limits,
+            || {
+                asked.fetch_add(1, Ordering::Relaxed);
+                let bytes = bytes.clone();
+                async move { Ok::<_, SourceError>(bytes) }
+            },
+        )
         .await
         .unwrap();
     plugin.acquire(&setup(HOUR), "{}", None).await.unwrap();
@@ -149,8 +154,9 @@ async fn bytes_of_another_digest_are_refused() {
     let bytes = guest!("null");
     let runtime = runtime(|_| {});
     let prepared = runtime.prepare(bytes).await.unwrap();
+    let limits = prepared.manifest.request.limits;
     let error = runtime
-        .load([7; 32], prepared.manifest, || async {
+        .load([7; 32], prepared.manifest, limits, || async {
             Ok::<_, SourceError>(Bytes::from_static(b"something else"))
         })
         .await

@@ -1,11 +1,11 @@
 //! The two clocks of a call, and that one call's computing does not stop anything else.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use leasehold_runtime::{Failure, InstallError, Limit, Phase};
+use leasehold_runtime::{Failure, InstallError, Limit, Outcome, Phase};
 use sha2::{Digest, Sha256};
 
 use crate::guests::{guest, with_module};
@@ -149,6 +149,32 @@ async fn an_endless_loop_also_ends_at_the_wall_deadline_where_that_is_earlier() 
 }
 
 #[tokio::test]
+async fn who_watches_is_told_whether_a_call_that_ran_out_of_time_had_gone_out() {
+    let runtime = runtime(|_| {});
+    for (name, goes_out) in [
+        ("hostile-endless-wait", false),
+        ("hostile-stray-target", true),
+    ] {
+        let plugin = plugin(&runtime, guest!(name)).await;
+        let heard: Arc<Mutex<Vec<(String, bool)>>> = Arc::default();
+        let told = Arc::clone(&heard);
+        let mut setup = reaching(Opener::after(HOUR), Duration::from_millis(200));
+        setup.watch = Some(Arc::new(move |outcome: Outcome<'_>| {
+            let kind = outcome.result.err().map_or("ok", Failure::kind);
+            told.lock()
+                .unwrap()
+                .push((kind.to_owned(), outcome.went_out));
+        }));
+        plugin.probe(&setup, &at("probe")).await.unwrap_err();
+        assert_eq!(
+            *heard.lock().unwrap(),
+            [("timeout".to_owned(), goes_out)],
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn time_parked_in_the_host_is_not_cpu_time() {
     let runtime = runtime(|_| {});
     let plugin = plugin(&runtime, guest!("hostile-bench-start")).await;
@@ -195,7 +221,8 @@ async fn a_deadline_that_passes_while_the_instance_is_made_is_told_as_phase_inst
     manifest.request.limits.cpu = 10_000;
     let bytes = spinning(&null);
     let digest = Sha256::digest(&bytes).into();
-    let load = runtime.load(digest, Arc::new(manifest), || async { Ok(bytes) });
+    let limits = manifest.request.limits;
+    let load = runtime.load(digest, Arc::new(manifest), limits, || async { Ok(bytes) });
     let plugin = load.await.unwrap();
     let failure = plugin
         .acquire(&setup(Duration::from_millis(60)), "{}", None)

@@ -260,8 +260,11 @@ async fn a_host_call_that_copies_more_than_is_allowed_is_the_copy_limit() {
     let runtime = runtime(|settings| settings.copied_bytes = 2000);
     let bytes = guest!("hostile-endless-log");
     let manifest = self::runtime(|_| {}).prepare(bytes.clone()).await.unwrap();
+    let limits = manifest.manifest.request.limits;
     let plugin = runtime
-        .load(manifest.digest, manifest.manifest, || async { Ok(bytes) })
+        .load(manifest.digest, manifest.manifest, limits, || async {
+            Ok(bytes)
+        })
         .await
         .unwrap();
     let failure = call(&plugin, &setup(HOUR), "inspect", &at("inspect"))

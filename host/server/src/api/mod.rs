@@ -16,6 +16,7 @@ pub mod health;
 pub mod leases;
 pub mod names;
 pub mod openapi;
+pub mod plugin_views;
 pub mod plugins;
 pub mod probe;
 pub mod progress;

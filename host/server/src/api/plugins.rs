@@ -1,144 +1,46 @@
-//! Plugins: look at a component, install it with what it was shown to ask for, switch it, remove it.
+//! Plugins: look at a component, install it, grant what it asks for, switch it, go back, remove it.
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use leasehold_authority::Plugin;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::body::{Component, Id, Query};
-use super::errors::ApiError;
-use super::time::Time;
+use super::body::{Component, Id, Json, Query};
+use super::errors::{ApiError, ErrorCode};
+use super::plugin_views::{OfferView, PluginView};
 use crate::access::{Caller, roles};
 use crate::app::App;
-use crate::service::PluginOffer;
+use crate::service::{GrantRequest, PluginDetails, read_parts};
 
-/// What a component is and asks for; nothing of it was stored.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct OfferView {
-    /// SHA-256 of the component, in hex.
-    digest: String,
-    /// Bytes.
-    size: u64,
-    /// The provider's key.
-    key: String,
-    /// The provider's version.
-    version: String,
-    /// `ssh`, `sandbox` or `plugin`
-    driver: &'static str,
-    /// For people; the provider's own words.
-    title: String,
-    /// For people; the provider's own words.
-    summary: String,
-    /// The interfaces it exports beyond `lifecycle`.
-    capabilities: Vec<String>,
-    /// What installing grants, each a sentence.
-    asks: Vec<String>,
-    /// Names what was shown here; `grant` of the installation.
-    request_digest: String,
-    /// JSON Schema of an environment's configuration.
-    #[schema(value_type = Object)]
-    config_schema: Value,
-    /// Whether this very component is installed.
-    installed: bool,
-}
-
-impl From<PluginOffer> for OfferView {
-    fn from(offer: PluginOffer) -> OfferView {
-        let manifest = offer.manifest;
-        OfferView {
-            digest: offer.digest,
-            size: offer.size,
-            key: manifest.key,
-            version: manifest.version,
-            driver: manifest.driver.as_str(),
-            title: manifest.title,
-            summary: manifest.summary,
-            capabilities: offer.capabilities,
-            asks: offer.asks,
-            request_digest: offer.request_digest,
-            config_schema: manifest.config_schema,
-            installed: offer.installed,
-        }
-    }
-}
-
-/// An installed provider.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Plugin)]
-pub struct PluginView {
-    /// The provider's key, which is the plugin's id.
-    key: String,
-    /// Whether it takes new leases.
-    enabled: bool,
-    /// The provider's version.
-    version: String,
-    /// `ssh`, `sandbox` or `plugin`
-    driver: &'static str,
-    /// For people; the provider's own words.
-    title: String,
-    /// For people; the provider's own words.
-    summary: String,
-    /// SHA-256 of the component that new leases use.
-    digest: String,
-    /// Counts the components that were installed under this key, from 1.
-    revision: i64,
-    /// Bytes.
-    size: i64,
-    /// The interfaces it exports beyond `lifecycle`.
-    capabilities: Vec<String>,
-    /// What it was granted, as it was shown.
-    #[schema(value_type = Vec<String>)]
-    asks: Value,
-    /// Names what was shown.
-    request_digest: String,
-    /// Who granted it.
-    granted_by: String,
-    granted_at: Time,
-    installed_at: Time,
-    updated_at: Time,
-    /// JSON Schema of an environment's configuration.
-    #[schema(value_type = Object)]
-    config_schema: Value,
-}
-
-impl From<Plugin> for PluginView {
-    fn from(row: Plugin) -> PluginView {
-        let current = row.current;
-        PluginView {
-            key: row.key,
-            enabled: row.enabled,
-            version: current.version,
-            driver: current.driver.as_str(),
-            title: current.manifest.title,
-            summary: current.manifest.summary,
-            digest: current.digest,
-            revision: current.number,
-            size: current.size,
-            capabilities: current.capabilities,
-            asks: current.asks,
-            request_digest: current.request_digest,
-            granted_by: current.granted_by,
-            granted_at: current.granted_at.into(),
-            installed_at: current.installed_at.into(),
-            updated_at: row.updated_at.into(),
-            config_schema: current.manifest.config_schema,
-        }
-    }
-}
-
-/// What is granted.
+/// What is granted with an installation.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub struct InstallQuery {
-    /// `requestDigest` of the inspection whose asks were read and are granted.
-    grant: String,
+    /// `requestDigest` of the inspection whose asks were read and are granted. Without it nothing new is granted.
+    grant: Option<String>,
+    /// Parts of it that are left out, with commas between them: `ssh`, `streams`, `origins`, `operations`, `credentials`.
+    without: Option<String>,
+}
+
+/// What is granted of a revision.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct GrantBody {
+    /// `requestDigest` of what was shown and is granted.
+    request_digest: String,
+    /// Digest of the revision; without, the one that waits.
+    revision: Option<String>,
+    /// Parts of it that are left out: `ssh`, `streams`, `origins`, `operations`, `credentials`.
+    #[serde(default)]
+    without: Vec<String>,
+}
+
+fn answer(details: PluginDetails) -> axum::Json<PluginView> {
+    axum::Json(details.into())
 }
 
 /// The routes.
@@ -147,6 +49,10 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(inspect))
         .routes(routes!(list, install))
         .routes(routes!(get, remove))
+        .routes(routes!(grant))
+        .routes(routes!(deny))
+        .routes(routes!(rollback))
+        .routes(routes!(reset))
         .routes(routes!(enable))
         .routes(routes!(disable))
 }
@@ -169,12 +75,13 @@ async fn inspect(
 
 /// Install a component
 ///
-/// Grants what its inspection showed. The same component again changes nothing; another one with the same
-/// key becomes what new leases use.
+/// With `grant` it serves with what its inspection showed. Without, it serves where it asks for no more than the revision
+/// that serves now, under that one's grant, and otherwise waits for its grant while that one serves on. The same component
+/// again changes nothing.
 #[utoipa::path(post, path = "/api/plugins", operation_id = "installPlugin", tag = "plugins",
     params(InstallQuery),
     request_body(content = Vec<u8>, content_type = "application/wasm", description = "The component"),
-    responses((status = 201, description = "It is installed", body = PluginView)))]
+    responses((status = 201, description = "It is installed; `pending` says whether it waits", body = PluginView)))]
 async fn install(
     State(app): State<App>,
     caller: Caller,
@@ -182,9 +89,28 @@ async fn install(
     Component(bytes): Component,
 ) -> Result<(StatusCode, axum::Json<PluginView>), ApiError> {
     roles::manage(&caller)?;
-    let service = app.service()?;
-    let row = service.install_plugin(&caller, bytes, &query.grant).await?;
-    Ok((StatusCode::CREATED, axum::Json(row.into())))
+    let without: Vec<String> = query
+        .without
+        .iter()
+        .flat_map(|list| list.split(','))
+        .map(str::to_owned)
+        .collect();
+    let without = read_parts(&without)?;
+    let grant = match query.grant {
+        Some(request_digest) => Some(GrantRequest {
+            request_digest,
+            without,
+        }),
+        None if without.is_empty() => None,
+        None => {
+            return Err(ApiError::new(
+                ErrorCode::BadRequest,
+                "without leaves something out of a grant; give grant too",
+            ));
+        }
+    };
+    let details = app.service()?.install_plugin(&caller, bytes, grant).await?;
+    Ok((StatusCode::CREATED, answer(details)))
 }
 
 /// List plugins
@@ -195,11 +121,13 @@ async fn list(
     caller: Caller,
 ) -> Result<axum::Json<Vec<PluginView>>, ApiError> {
     roles::manage(&caller)?;
-    let rows = app.service()?.authority().plugins().list().await?;
-    Ok(axum::Json(rows.into_iter().map(Into::into).collect()))
+    let all = app.service()?.plugins().await?;
+    Ok(axum::Json(all.into_iter().map(Into::into).collect()))
 }
 
 /// Get a plugin
+///
+/// With its revisions, their grants, what waits and how it does.
 #[utoipa::path(get, path = "/api/plugins/{key}", operation_id = "getPlugin", tag = "plugins",
     params(("key" = String, Path, description = "The provider's key")),
     responses((status = 200, description = "The plugin", body = PluginView)))]
@@ -209,8 +137,78 @@ async fn get(
     Id(key): Id,
 ) -> Result<axum::Json<PluginView>, ApiError> {
     roles::manage(&caller)?;
-    let row = app.service()?.authority().plugins().get(&key).await?;
-    Ok(axum::Json(row.into()))
+    Ok(answer(app.service()?.plugin(&key).await?))
+}
+
+/// Grant a revision
+///
+/// The one that waits, which new leases use from then on; or, named by its digest, the current one anew. Nothing is taken
+/// from a revision while leases of it have not ended.
+#[utoipa::path(post, path = "/api/plugins/{key}/grant", operation_id = "grantPlugin", tag = "plugins",
+    params(("key" = String, Path, description = "The provider's key")),
+    request_body = GrantBody,
+    responses((status = 200, description = "The plugin", body = PluginView)))]
+async fn grant(
+    State(app): State<App>,
+    caller: Caller,
+    Id(key): Id,
+    Json(body): Json<GrantBody>,
+) -> Result<axum::Json<PluginView>, ApiError> {
+    roles::manage(&caller)?;
+    let grant = GrantRequest {
+        request_digest: body.request_digest,
+        without: read_parts(&body.without)?,
+    };
+    let service = app.service()?;
+    let revision = body.revision.as_deref();
+    let details = service.grant_plugin(&caller, &key, revision, grant).await?;
+    Ok(answer(details))
+}
+
+/// Turn down the revision that waits
+///
+/// Its component is deleted, and what served goes on serving. Of a plugin that was never granted nothing is left.
+#[utoipa::path(post, path = "/api/plugins/{key}/deny", operation_id = "denyPlugin", tag = "plugins",
+    params(("key" = String, Path, description = "The provider's key")),
+    responses(
+        (status = 200, description = "The plugin as it serves on", body = PluginView),
+        (status = 204, description = "It was never granted, and is gone")))]
+async fn deny(State(app): State<App>, caller: Caller, Id(key): Id) -> Result<Response, ApiError> {
+    roles::manage(&caller)?;
+    Ok(match app.service()?.deny_plugin(&caller, &key).await? {
+        Some(details) => answer(details).into_response(),
+        None => StatusCode::NO_CONTENT.into_response(),
+    })
+}
+
+/// Go one revision back
+///
+/// To the revision that served before, under the grant that it had. Leases keep the revision that they were made with.
+#[utoipa::path(post, path = "/api/plugins/{key}/rollback", operation_id = "rollbackPlugin", tag = "plugins",
+    params(("key" = String, Path, description = "The provider's key")),
+    responses((status = 200, description = "The plugin", body = PluginView)))]
+async fn rollback(
+    State(app): State<App>,
+    caller: Caller,
+    Id(key): Id,
+) -> Result<axum::Json<PluginView>, ApiError> {
+    roles::manage(&caller)?;
+    Ok(answer(app.service()?.rollback_plugin(&caller, &key).await?))
+}
+
+/// Let a plugin that failed again and again take new leases now
+///
+/// Instead of waiting until it is tried again.
+#[utoipa::path(post, path = "/api/plugins/{key}/reset", operation_id = "resetPlugin", tag = "plugins",
+    params(("key" = String, Path, description = "The provider's key")),
+    responses((status = 200, description = "The plugin", body = PluginView)))]
+async fn reset(
+    State(app): State<App>,
+    caller: Caller,
+    Id(key): Id,
+) -> Result<axum::Json<PluginView>, ApiError> {
+    roles::manage(&caller)?;
+    Ok(answer(app.service()?.reset_plugin(&caller, &key).await?))
 }
 
 /// Let a plugin take new leases
@@ -246,11 +244,11 @@ async fn switch(
     enabled: bool,
 ) -> Result<axum::Json<PluginView>, ApiError> {
     roles::manage(caller)?;
-    let row = app
+    let details = app
         .service()?
         .set_plugin_enabled(caller, key, enabled)
         .await?;
-    Ok(axum::Json(row.into()))
+    Ok(answer(details))
 }
 
 /// Remove a plugin

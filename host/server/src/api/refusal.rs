@@ -63,6 +63,12 @@ impl From<ServiceError> for ApiError {
             ServiceError::Install(error) => install(&error),
             ServiceError::Invalid { violations } => ApiError::violations(violations),
             ServiceError::Refused { code, message } => ApiError::new(listed(code), message),
+            ServiceError::Tripped { retry_after, .. } => {
+                let seconds = u32::try_from(retry_after.as_secs()).unwrap_or(u32::MAX);
+                let mut answer = ApiError::new(ErrorCode::PluginTripped, error.to_string());
+                answer.retry_after = Some(seconds.max(1));
+                answer
+            }
             ServiceError::NotReady => {
                 let mut answer = ApiError::new(ErrorCode::NotReady, error.to_string());
                 answer.retry_after = Some(1);

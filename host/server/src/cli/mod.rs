@@ -15,6 +15,7 @@ mod lease;
 mod output;
 mod pack;
 mod plugin;
+mod plugin_text;
 mod progress;
 mod rekey;
 mod secret;
@@ -179,14 +180,20 @@ fn serve(args: ServeArgs) -> ExitCode {
 }
 
 async fn client_command(global: Global, command: Command) -> Result<u8, CliError> {
-    let client = Client::new(
-        access::server(global.server)?,
-        access::token(global.token_file)?,
-    );
     let out = Output::new(global.json);
+    let (server, token_file) = (global.server, global.token_file);
+    let connect = || -> Result<Client, CliError> {
+        Ok(Client::new(
+            access::server(server)?,
+            access::token(token_file)?,
+        ))
+    };
+    if let Command::Plugin(command) = command {
+        return command.run(connect, &out).await;
+    }
+    let client = connect()?;
     match command {
         Command::Secret(secret::SecretCommand::Rekey(args)) => args.run(&out).await,
-        Command::Plugin(command) => command.run(&client, &out).await,
         Command::Company(command) => command.run(&client, &out).await,
         Command::Token(command) => command.run(&client, &out).await,
         Command::Secret(command) => command.run(&client, &out).await,
@@ -196,7 +203,7 @@ async fn client_command(global: Global, command: Command) -> Result<u8, CliError
         Command::Exec(args) => args.run(&client).await,
         Command::Cp(args) => args.run(&client).await,
         Command::Activity(args) => args.run(&client, &out).await,
-        Command::Serve(_) | Command::Completions { .. } => Ok(exit::DONE),
+        Command::Serve(_) | Command::Plugin(_) | Command::Completions { .. } => Ok(exit::DONE),
     }
 }
 

@@ -1,24 +1,28 @@
-//! `plugin …`: look at a component, show what it asks for, install it.
+//! `plugin …`: look at a component, show what it asks for, install and grant it, go back, see how it does.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand};
 use hyper::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::client::{Client, encode};
+use super::client::{Client, encode, refusal_of};
 use super::exit::{CliError, DONE};
-use super::output::{Column, Output, plain};
+use super::output::{Column, Output, plain, write_all};
+use super::plugin_text::{details, offer};
 use super::progress::during;
+use crate::api::errors::ApiError;
+use crate::api::plugin_views::OfferView;
+use crate::service;
 
 const PLUGIN: &[Column] = &[
     ("KEY", "key"),
     ("VERSION", "version"),
     ("DRIVER", "driver"),
-    ("ENABLED", "enabled"),
+    ("STATUS", "status"),
     ("REVISION", "revision"),
     ("CAPABILITIES", "capabilities"),
     ("DIGEST", "digest"),
@@ -27,21 +31,41 @@ const PLUGIN: &[Column] = &[
 /// `plugin …`
 #[derive(Debug, Subcommand)]
 pub enum PluginCommand {
-    /// Show what a component is and asks for; installs nothing
+    /// Show what a component is and asks for; needs no server and installs nothing
     Inspect {
         /// The component, a .wasm file
         file: PathBuf,
     },
-    /// Show what a component asks for, ask, and install it
-    Install {
-        /// The component, a .wasm file
-        file: PathBuf,
-        /// Grant what is shown without asking
-        #[arg(long, short)]
-        yes: bool,
+    /// Show what a component asks for, and install it: granted where you say so, else it waits for its grant
+    Install(InstallArgs),
+    /// Grant a revision that waits, once you have read what it asks for
+    Grant(GrantArgs),
+    /// Turn down a revision that waits; what served goes on serving
+    Deny {
+        /// The provider's key
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
+        key: String,
+    },
+    /// Go back to the revision that served before; leases keep the one that they were made with
+    Rollback {
+        /// The provider's key
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
+        key: String,
+    },
+    /// Let a plugin that failed again and again take new leases now
+    Reset {
+        /// The provider's key
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
+        key: String,
     },
     /// List plugins
     List,
+    /// Show a plugin: its grant, its revisions, what waits, how it does
+    Show {
+        /// The provider's key
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
+        key: String,
+    },
     /// Let a plugin take new leases
     Enable {
         /// The provider's key
@@ -62,43 +86,84 @@ pub enum PluginCommand {
     },
 }
 
+/// `plugin install`
+#[derive(Debug, Args)]
+pub struct InstallArgs {
+    /// The component, a .wasm file
+    file: PathBuf,
+    /// Grant what is shown without asking
+    #[arg(long, short, conflicts_with = "grant")]
+    yes: bool,
+    /// Grant what was shown before, by the request digest that `plugin inspect` printed
+    #[arg(long, value_name = "DIGEST")]
+    grant: Option<String>,
+    /// Leave this out of the grant: ssh, streams, origins, operations, credentials (repeat for more)
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    without: Vec<String>,
+}
+
+/// `plugin grant`
+#[derive(Debug, Args)]
+pub struct GrantArgs {
+    /// The provider's key
+    key: String,
+    /// The revision, by its digest: the one that waits, or the one that serves [default: the one that waits]
+    #[arg(long, value_name = "DIGEST")]
+    revision: Option<String>,
+    /// Leave this out of the grant: ssh, streams, origins, operations, credentials (repeat for more)
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    without: Vec<String>,
+    /// Grant what is shown without asking
+    #[arg(long, short)]
+    yes: bool,
+}
+
 impl PluginCommand {
-    /// Does it.
-    pub async fn run(self, client: &Client, out: &Output) -> Result<u8, CliError> {
+    /// Does it. A client is asked for where a server is needed.
+    pub async fn run(
+        self,
+        client: impl FnOnce() -> Result<Client, CliError>,
+        out: &Output,
+    ) -> Result<u8, CliError> {
+        if let PluginCommand::Inspect { file } = &self {
+            return inspect(file, out).await;
+        }
+        let client = &client()?;
         match self {
-            PluginCommand::Inspect { file } => {
-                let (_, offer) = inspect(client, &file).await?;
-                if out.is_json() {
-                    out.value(&offer)?;
-                } else {
-                    super::output::write_all(describe(&offer).as_bytes())?;
-                }
+            PluginCommand::Inspect { .. } => {}
+            PluginCommand::Install(args) => args.run(client, out).await?,
+            PluginCommand::Grant(args) => args.run(client, out).await?,
+            PluginCommand::Deny { key } => {
+                let now = client.post(&path(&key, "/deny"), None).await?;
+                out.told(&now, "denied")?;
             }
-            PluginCommand::Install { file, yes } => {
-                let (bytes, offer) = inspect(client, &file).await?;
-                let text = describe(&offer);
-                let _ = std::io::stderr().write_all(text.as_bytes());
-                if !yes {
-                    confirm()?;
-                }
-                let grant = encode(offer["requestDigest"].as_str().unwrap_or(""));
-                let path = format!("/api/plugins?grant={grant}");
-                let installing = client.post_component(&path, bytes);
-                let made = during("installing", installing).await?;
-                out.one(&made, PLUGIN)?;
+            PluginCommand::Rollback { key } => {
+                let now = client.post(&path(&key, "/rollback"), None).await?;
+                out.one(&now, PLUGIN)?;
+            }
+            PluginCommand::Reset { key } => {
+                let now = client.post(&path(&key, "/reset"), None).await?;
+                out.one(&now, PLUGIN)?;
             }
             PluginCommand::List => out.list(&client.get("/api/plugins").await?, PLUGIN)?,
+            PluginCommand::Show { key } => {
+                let now = client.get(&path(&key, "")).await?;
+                if out.is_json() {
+                    out.value(&now)?;
+                } else {
+                    write_all(details(&now).as_bytes())?;
+                }
+            }
             PluginCommand::Enable { key } => {
-                let path = format!("/api/plugins/{}/enable", encode(&key));
-                out.one(&client.post(&path, None).await?, PLUGIN)?;
+                let now = client.post(&path(&key, "/enable"), None).await?;
+                out.one(&now, PLUGIN)?;
             }
             PluginCommand::Disable { key } => {
-                let path = format!("/api/plugins/{}/disable", encode(&key));
-                out.one(&client.post(&path, None).await?, PLUGIN)?;
+                let now = client.post(&path(&key, "/disable"), None).await?;
+                out.one(&now, PLUGIN)?;
             }
             PluginCommand::Remove { key } => {
-                let path = format!("/api/plugins/{}", encode(&key));
-                let gone = client.json(Method::DELETE, &path, None).await?;
+                let gone = client.json(Method::DELETE, &path(&key, ""), None).await?;
                 out.told(&gone, "removed")?;
             }
         }
@@ -106,54 +171,131 @@ impl PluginCommand {
     }
 }
 
-async fn inspect(client: &Client, file: &Path) -> Result<(Bytes, Value), CliError> {
-    let bytes =
-        std::fs::read(file).map_err(|e| CliError::Usage(format!("{}: {e}", file.display())))?;
-    let bytes = Bytes::from(bytes);
-    let looking = client.post_component("/api/plugins/inspect", bytes.clone());
-    let offer = during("compiling the component", looking).await?;
-    Ok((bytes, offer))
+fn path(key: &str, what: &str) -> String {
+    format!("/api/plugins/{}{what}", encode(key))
 }
 
-fn describe(offer: &Value) -> String {
-    let text = |key: &str| plain(offer[key].as_str().unwrap_or(""));
-    let mut out = format!(
-        "{} {} ({} driver)\n{}\n{}\nsha256:{}\n\nInstalling it grants:\n",
-        text("key"),
-        text("version"),
-        text("driver"),
-        text("title"),
-        text("summary"),
-        text("digest"),
-    );
-    let asks = offer["asks"].as_array().map_or(&[][..], Vec::as_slice);
-    if asks.is_empty() {
-        out.push_str("  nothing beyond computing\n");
-    }
-    for ask in asks {
-        out.push_str(&format!("  - {}\n", plain(ask.as_str().unwrap_or(""))));
-    }
-    if offer["installed"] == true {
-        out.push_str("\nThis very component is installed already.\n");
-    }
-    out
+fn read(file: &Path) -> Result<Bytes, CliError> {
+    std::fs::read(file)
+        .map(Bytes::from)
+        .map_err(|e| CliError::Usage(format!("{}: {e}", file.display())))
 }
 
-fn confirm() -> Result<(), CliError> {
-    if !std::io::stdin().is_terminal() {
-        return Err(CliError::Usage(
-            "nobody is here to ask; read what is shown and grant it with --yes".into(),
-        ));
+async fn inspect(file: &Path, out: &Output) -> Result<u8, CliError> {
+    let looking = service::inspect(read(file)?);
+    let looked = match during("compiling the component", looking).await {
+        Ok(looked) => OfferView::from(looked),
+        Err(error) => {
+            let refused = ApiError::from(error);
+            return Err(refusal_of(
+                refused.code.status().as_u16(),
+                &refused.to_json(),
+            ));
+        }
+    };
+    let looked = serde_json::to_value(looked).map_err(|e| CliError::Local(e.to_string()))?;
+    if out.is_json() {
+        out.value(&looked)?;
+    } else {
+        write_all(offer(&looked, true).as_bytes())?;
     }
-    let _ = write!(std::io::stderr(), "\nInstall and grant this? [y/N] ");
+    Ok(DONE)
+}
+
+impl InstallArgs {
+    async fn run(self, client: &Client, out: &Output) -> Result<(), CliError> {
+        let bytes = read(&self.file)?;
+        let looking = client.post_component("/api/plugins/inspect", bytes.clone());
+        let shown = during("compiling the component", looking).await?;
+        tell(&offer(&shown, false));
+        let enough = shown["wider"].as_array().is_some_and(Vec::is_empty);
+        let granted = match &self.grant {
+            Some(grant) => Some(grant.clone()),
+            None if self.yes || (self.asks_for_it(enough) && confirmed("Grant this?")?) => {
+                Some(shown["requestDigest"].as_str().unwrap_or("").to_owned())
+            }
+            None => None,
+        };
+        if granted.is_none() && !self.without.is_empty() {
+            return Err(CliError::Usage(
+                "--without leaves something out of a grant, and nothing is granted; give --yes or --grant too"
+                    .into(),
+            ));
+        }
+        let mut path = "/api/plugins".to_owned();
+        if let Some(grant) = &granted {
+            path.push_str(&format!("?grant={}", encode(grant)));
+            if !self.without.is_empty() {
+                path.push_str(&format!("&without={}", encode(&self.without.join(","))));
+            }
+        }
+        let installing = client.post_component(&path, bytes);
+        let made = during("installing", installing).await?;
+        if made["pending"].is_object() {
+            let key = plain(made["key"].as_str().unwrap_or(""));
+            tell(&format!(
+                "\nIt waits for its grant: `leasehold plugin grant {key}`, or `leasehold plugin deny {key}`.\n"
+            ));
+        }
+        out.one(&made, PLUGIN)
+    }
+
+    /// Whether there is something to ask, and somebody to ask it.
+    fn asks_for_it(&self, enough: bool) -> bool {
+        !enough && std::io::stdin().is_terminal()
+    }
+}
+
+impl GrantArgs {
+    async fn run(self, client: &Client, out: &Output) -> Result<(), CliError> {
+        let plugin = client.get(&path(&self.key, "")).await?;
+        let pending = &plugin["pending"];
+        let is_named = |of: &Value| match &self.revision {
+            Some(digest) => of["digest"] == digest.as_str(),
+            None => of.is_object(),
+        };
+        let request_digest = if is_named(pending) {
+            tell(&super::plugin_text::pending(&plugin));
+            pending["requestDigest"].clone()
+        } else if self.revision.is_some() && is_named(&plugin) {
+            tell(&details(&plugin));
+            plugin["requestDigest"].clone()
+        } else {
+            return Err(super::admin::not_found(&format!(
+                "revision of plugin `{}` that waits for its grant",
+                self.key
+            )));
+        };
+        if !self.yes && !std::io::stdin().is_terminal() {
+            return Err(CliError::Usage(
+                "nobody is here to ask; read what is shown and grant it with --yes".into(),
+            ));
+        }
+        if !self.yes && !confirmed("Grant this?")? {
+            return Err(CliError::Local("not granted; it goes on waiting".into()));
+        }
+        let body = json!({
+            "requestDigest": request_digest,
+            "revision": self.revision,
+            "without": self.without,
+        });
+        let now = client.post(&path(&self.key, "/grant"), Some(body)).await?;
+        out.one(&now, PLUGIN)
+    }
+}
+
+/// To people, beside the result.
+fn tell(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+fn confirmed(question: &str) -> Result<bool, CliError> {
+    let _ = write!(std::io::stderr(), "\n{question} [y/N] ");
     let _ = std::io::stderr().flush();
     let mut line = String::new();
     std::io::stdin()
         .lock()
         .read_line(&mut line)
         .map_err(|e| CliError::Local(e.to_string()))?;
-    if matches!(line.trim(), "y" | "Y" | "yes") {
-        return Ok(());
-    }
-    Err(CliError::Local("not installed".into()))
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }

@@ -25,6 +25,24 @@ pub fn write(stats: &ServiceStats, into: &mut String) {
     out.line("executions_attached", stats.executions as f64);
     out.family("ssh_connections", "gauge", "Pooled SSH connections");
     out.line("ssh_connections", stats.ssh_connections as f64);
+    out.family(
+        "plugin_tripped",
+        "gauge",
+        "Whether a provider takes no new leases because it failed again and again",
+    );
+    for (key, health) in &stats.health {
+        let name = format!("plugin_tripped{{provider=\"{key}\"}}");
+        out.line(&name, f64::from(u8::from(health.tripped)));
+    }
+    out.family(
+        "plugin_trips",
+        "counter",
+        "How often that happened since the server started",
+    );
+    for (key, health) in &stats.health {
+        let name = format!("plugin_trips_total{{provider=\"{key}\"}}");
+        out.line(&name, health.trips_total as f64);
+    }
     let all = || {
         let each = stats.calls_by_provider.iter();
         each.map(|(key, stats)| (key.as_str(), stats))

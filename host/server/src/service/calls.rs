@@ -63,6 +63,10 @@ pub(crate) struct Kind {
     /// Whether this is `acquire`: the first act may create the lease's environment.
     pub(crate) acquiring: bool,
     pub(crate) deadline: Duration,
+    /// Whether running out of time is the component's doing: not where a client chose the time, or uses it up.
+    pub(crate) deadline_is_ours: bool,
+    /// Whether this is the acquire by which a tripped breaker decides.
+    pub(crate) trial: bool,
     /// The host's id of the command, in `execution.start`.
     pub(crate) execution: Option<String>,
     /// The work that is told of as this call's progress, where it is not that of its lease.
@@ -78,6 +82,8 @@ impl Kind {
             fresh: false,
             acquiring: false,
             deadline,
+            deadline_is_ours: true,
+            trial: false,
             execution: None,
             told_as: None,
             payloads: Payloads::none(),
@@ -107,6 +113,7 @@ pub(crate) fn setup(
     let scope = CallScope {
         company: context.company.clone(),
         plugin_revision: context.plugin.digest_hex(),
+        grant: context.plugin.grant_for(kind.purpose),
         secret_version: context.secret_version.clone(),
         targets: context.targets.clone(),
         reach: kind.reach,
@@ -144,6 +151,11 @@ pub(crate) fn setup(
         egress: ssh.call(scope),
         deadline: kind.deadline,
         redactor: context.redactor.clone(),
+        watch: Some(
+            context
+                .plugin
+                .watch(kind.purpose, kind.deadline_is_ours, kind.trial),
+        ),
     }
 }
 

@@ -13,12 +13,13 @@ use leasehold_authority::{
 };
 use leasehold_contract::FieldViolation;
 use leasehold_egress::{Payloads, SshTarget};
-use leasehold_runtime::{Plugin, Redactor};
+use leasehold_runtime::Redactor;
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use super::configuration::{self, Field, Format};
 use super::error::ServiceError;
+use super::loaded::Loaded;
 
 /// Whose right to use a secret is used, and on whose behalf: that is recorded.
 pub(crate) enum Holder<'a> {
@@ -49,7 +50,7 @@ enum Variable {
 pub(crate) struct Context {
     pub(crate) company: String,
     pub(crate) environment: Option<String>,
-    pub(crate) plugin: Plugin,
+    pub(crate) plugin: Loaded,
     /// The configuration as a component may see it, but for its placeholders.
     view: Value,
     /// The same as text, where there is no placeholder in it.
@@ -88,7 +89,7 @@ impl Context {
     /// A secret that is not bound, or bound for another place or destination; a target that is not one.
     pub(crate) async fn resolve(
         authority: &Authority,
-        plugin: Plugin,
+        plugin: Loaded,
         holder: Holder<'_>,
         source: Source<'_>,
     ) -> Result<Context, ServiceError> {
@@ -181,7 +182,7 @@ impl Context {
     /// As [`Context::resolve`], for what a lease pinned; `purpose` says for what of its life.
     pub(crate) async fn of_lease(
         authority: &Authority,
-        plugin: Plugin,
+        plugin: Loaded,
         lease: &Lease,
         purpose: &'static str,
     ) -> Result<Context, ServiceError> {

@@ -13,13 +13,14 @@ use leasehold_authority::{
 };
 use leasehold_contract::{FieldViolation, Purpose};
 use leasehold_egress::SshTarget;
-use leasehold_runtime::{CallSetup, Plugin};
+use leasehold_runtime::CallSetup;
 use serde_json::{Map, Value};
 
 use super::Service;
 use super::configuration::{self, Format};
 use super::context;
 use super::error::ServiceError;
+use super::loaded::Loaded;
 
 /// Time for `check-config`, which reaches nothing.
 const CHECK_CONFIG: Duration = Duration::from_secs(10);
@@ -197,7 +198,7 @@ fn shape_of(value: &Value) -> Value {
 
 /// What the provider makes of a configuration, with the true values put back.
 async fn normalised(
-    plugin: &Plugin,
+    plugin: &Loaded,
     company: &str,
     schema: &Value,
     config: &Value,
@@ -206,6 +207,7 @@ async fn normalised(
     let what = || format!("checking the configuration for {}", plugin.manifest().key);
     let mut setup = CallSetup::refusing(Purpose::Setup, CHECK_CONFIG);
     setup.call.company = company.to_owned();
+    setup.watch = Some(plugin.watch(Purpose::Setup, true, false));
     let given = context::component_view(schema, config, targets)?;
     let answer = match plugin.check_config(&setup, &given.to_string()).await {
         Ok(answer) => answer,

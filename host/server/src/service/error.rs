@@ -44,6 +44,19 @@ pub enum ServiceError {
         /// For a person.
         message: String,
     },
+    /// The provider failed again and again: no new leases for a while.
+    #[error(
+        "the provider {key:?} takes no new leases for now: {reason}; it is tried again in {} s, or after \
+         `leasehold plugin reset {key}`", retry_after.as_secs().max(1)
+    )]
+    Tripped {
+        /// The provider's key.
+        key: String,
+        /// How it failed last.
+        reason: String,
+        /// How long until it is worth asking again.
+        retry_after: std::time::Duration,
+    },
     /// The server is still starting.
     #[error("the server is starting; ask /readyz until it answers 200")]
     NotReady,

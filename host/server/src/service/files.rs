@@ -35,11 +35,9 @@ impl Service {
         let context = self.context_of(&lease).await?;
         let path = resolved(&lease, path)?;
         let for_lease = self.for_lease(&lease);
-        let call = self.call(
-            &context,
-            Some(&for_lease),
-            Kind::new(Purpose::Run, Reach::Act, TRANSFER),
-        );
+        let mut kind = Kind::new(Purpose::Run, Reach::Act, TRANSFER);
+        kind.deadline_is_ours = false;
+        let call = self.call(&context, Some(&for_lease), kind);
         context
             .plugin
             .put(&call, &context.config()?, handle_of(&lease), &path, archive)
@@ -62,11 +60,9 @@ impl Service {
         let context = self.context_of(&lease).await?;
         let path = resolved(&lease, path)?;
         let for_lease = self.for_lease(&lease);
-        let call = self.call(
-            &context,
-            Some(&for_lease),
-            Kind::new(Purpose::Run, Reach::Read, TRANSFER),
-        );
+        let mut kind = Kind::new(Purpose::Run, Reach::Read, TRANSFER);
+        kind.deadline_is_ours = false;
+        let call = self.call(&context, Some(&for_lease), kind);
         context
             .plugin
             .get(&call, &context.config()?, handle_of(&lease), &path)

@@ -15,6 +15,7 @@ use leasehold_egress::{LeaseMark, Ownership, Reach};
 use leasehold_runtime::Failure;
 
 use super::Service;
+use super::breaker::Trial;
 use super::calls::{ForLease, Kind, owner_label};
 use super::context::{Context, Holder, Source};
 use super::error::ServiceError;
@@ -23,6 +24,11 @@ use super::places::Place;
 
 /// The longest that acquiring may take, whatever a provider or a client says.
 const LONGEST_ACQUIRE: Duration = Duration::from_secs(3600);
+/// How long an acquire takes at most, by the provider's own word.
+pub(crate) fn declared_time(context: &Context) -> Duration {
+    Duration::from_millis(context.plugin.manifest().acquire_timeout.into())
+}
+
 /// Time for `inspect` and other reads.
 pub(crate) const READ: Duration = Duration::from_secs(60);
 
@@ -66,6 +72,7 @@ impl Service {
             ));
         }
         let plugin = self.catalog().current(&environment.provider).await?;
+        let trial = plugin.admit()?;
         let context = Context::resolve(
             self.authority(),
             plugin,
@@ -88,7 +95,7 @@ impl Service {
         let exclusive_key = account_key
             .clone()
             .filter(|_| context.is_exclusive(&environment.config));
-        let declared = Duration::from_millis(context.plugin.manifest().acquire_timeout.into());
+        let declared = declared_time(&context);
         let deadline = request
             .timeout_ms
             .map_or(declared, |ms| Duration::from_millis(ms.into()))
@@ -126,7 +133,7 @@ impl Service {
         let actor = actor.clone();
         self.finish(async move {
             service
-                .realise(&actor, begun.lease, Arc::new(context), deadline)
+                .realise(&actor, begun.lease, Arc::new(context), deadline, trial)
                 .await
         })
         .await
@@ -139,6 +146,7 @@ impl Service {
         lease: Lease,
         context: Arc<Context>,
         deadline: Duration,
+        trial: Option<Trial>,
     ) -> Result<Lease, ServiceError> {
         let _work = self.board().begin(&lease.id);
         let _turn = self.turns().take(&lease.id).await;
@@ -147,6 +155,8 @@ impl Service {
         let for_lease = ForLease::of(&lease, closed);
         let mut kind = Kind::new(lease.purpose, Reach::Act, deadline);
         kind.acquiring = true;
+        kind.deadline_is_ours = deadline >= declared_time(&context).min(LONGEST_ACQUIRE);
+        kind.trial = trial.is_some();
         let call = self.call(&context, Some(&for_lease), kind);
         let ttl = lease.ttl.and_then(|ms| u32::try_from(ms / 1000).ok());
         let beating = self.beat(&lease);
@@ -165,6 +175,7 @@ impl Service {
             Err(failure) => Err(ServiceError::of(what.clone(), failure)),
         };
         drop(beating);
+        drop(trial);
         match outcome {
             Ok((acquired, proof)) => {
                 let event = Event::Activated(Activation {

@@ -4,6 +4,7 @@
 //! authority checks companies again) and never speaks HTTP. Work that changes a lease runs in tasks of its own, which a
 //! client's disconnect does not end and a shutdown waits for.
 
+mod breaker;
 mod calls;
 mod configuration;
 mod context;
@@ -15,7 +16,9 @@ mod executions;
 mod files;
 mod gates;
 mod leasing;
+mod loaded;
 mod model;
+mod narrowing;
 mod offer;
 mod open;
 mod places;
@@ -34,7 +37,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use leasehold_authority::{Actor, Authority, Plugin as InstalledPlugin, Status};
+use leasehold_authority::{Actor, Authority, Status};
 use leasehold_egress::{Ssh, SshSettings};
 use leasehold_runtime::{CallSetup, Runtime, Stats};
 use tokio::sync::Notify;
@@ -45,12 +48,16 @@ pub use error::ServiceError;
 pub use executions::{ExecOutput, RunningExecution};
 pub use leasehold_authority::{EnvironmentDraft, EnvironmentPatch};
 pub use model::{
-    AcquireRequest, Capabilities, ExecEvent, ExecRequest, HostKeyShown, Narrowing, OneShot,
-    PluginOffer, ProbeReport, ProviderCapabilities, Withheld,
+    AcquireRequest, Capabilities, ExecEvent, ExecRequest, GrantRequest, Health, HostKeyShown,
+    Narrowing, OneShot, PendingOffer, PluginDetails, PluginOffer, ProbeReport,
+    ProviderCapabilities, Withheld,
 };
-pub use open::{OpenError, ServiceOptions};
+pub(crate) use offer::read_parts;
+pub use open::{OpenError, ServiceOptions, inspect};
+
 pub use progress::{Progress, Watched};
 
+use crate::settings::PluginSettings;
 use calls::{ForLease, Kind};
 use context::Context;
 use contexts::Contexts;
@@ -96,6 +103,8 @@ pub struct ServiceStats {
     pub calls: Stats,
     /// Calls by provider key.
     pub calls_by_provider: BTreeMap<String, Stats>,
+    /// How the current revisions do, by provider key.
+    pub health: BTreeMap<String, Health>,
     /// Leases by status.
     pub leases: BTreeMap<Status, i64>,
     /// Executions whose stream is read now.
@@ -106,10 +115,22 @@ pub struct ServiceStats {
 
 impl Service {
     /// A service on these parts. It serves nothing until [`Service::start`] has run.
-    pub fn new(authority: Authority, runtime: Runtime, ssh: SshSettings) -> Service {
+    pub fn new(
+        authority: Authority,
+        runtime: Runtime,
+        ssh: SshSettings,
+        plugins: &PluginSettings,
+    ) -> Service {
+        let tasks = TaskTracker::new();
         Service {
             inner: Arc::new(Inner {
-                catalog: Catalog::new(authority.clone(), runtime),
+                catalog: Catalog::new(
+                    authority.clone(),
+                    runtime,
+                    plugins.ceiling(),
+                    plugins.breaker,
+                    tasks.clone(),
+                ),
                 authority,
                 ssh: Ssh::new(ssh),
                 gates: Gates::default(),
@@ -118,7 +139,7 @@ impl Service {
                 board: Board::default(),
                 attached: Mutex::default(),
                 unattached: AtomicBool::new(true),
-                tasks: TaskTracker::new(),
+                tasks,
                 stopping: CancellationToken::new(),
                 woken: Notify::new(),
                 ready: AtomicBool::new(false),
@@ -182,6 +203,7 @@ impl Service {
                 .into_iter()
                 .map(|plugin| (plugin.manifest().key.clone(), plugin.stats()))
                 .collect(),
+            health: self.health().await?,
             leases: self.inner.authority.leases().counts().await?,
             executions: self.lock_attached().len(),
             ssh_connections: self.inner.ssh.connections(),
@@ -202,7 +224,8 @@ impl Service {
         self.inner.catalog.inspect(bytes).await
     }
 
-    /// Installs a component; `grant` is the `request_digest` of the offer that was shown.
+    /// Installs a component. With a grant of what was shown, it serves; without, it does so where it asks for no more than
+    /// the one that serves, and waits otherwise.
     ///
     /// # Errors
     /// What keeps it from being installed; a grant of something else.
@@ -210,11 +233,77 @@ impl Service {
         &self,
         actor: &Actor,
         bytes: Bytes,
-        grant: &str,
-    ) -> Result<InstalledPlugin, ServiceError> {
+        grant: Option<GrantRequest>,
+    ) -> Result<PluginDetails, ServiceError> {
         self.accepting()?;
         actor.require_manage()?;
-        self.inner.catalog.install(actor, bytes, grant).await
+        let installed = self.inner.catalog.install(actor, bytes, grant).await?;
+        self.inner.catalog.details(installed).await
+    }
+
+    /// Grants the revision that waits, or the named one: that, or the current one anew.
+    ///
+    /// # Errors
+    /// Nothing waits; a grant of something else than what is shown; leases that need what it would take.
+    pub async fn grant_plugin(
+        &self,
+        actor: &Actor,
+        key: &str,
+        revision: Option<&str>,
+        grant: GrantRequest,
+    ) -> Result<PluginDetails, ServiceError> {
+        self.accepting()?;
+        actor.require_manage()?;
+        let catalog = &self.inner.catalog;
+        let installed = catalog.grant(actor, key, revision, grant).await?;
+        catalog.details(installed).await
+    }
+
+    /// Turns down the revision that waits. None is left of a plugin that was never granted.
+    ///
+    /// # Errors
+    /// Nothing waits.
+    pub async fn deny_plugin(
+        &self,
+        actor: &Actor,
+        key: &str,
+    ) -> Result<Option<PluginDetails>, ServiceError> {
+        self.accepting()?;
+        let catalog = &self.inner.catalog;
+        match catalog.deny(actor, key).await? {
+            Some(installed) => catalog.details(installed).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Makes the revision one step back current again.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn rollback_plugin(
+        &self,
+        actor: &Actor,
+        key: &str,
+    ) -> Result<PluginDetails, ServiceError> {
+        self.accepting()?;
+        actor.require_manage()?;
+        let installed = self.inner.catalog.rollback(actor, key).await?;
+        self.inner.catalog.details(installed).await
+    }
+
+    /// Lets new leases of a provider be made that was left alone because it failed.
+    ///
+    /// # Errors
+    /// A key that nobody installed.
+    pub async fn reset_plugin(
+        &self,
+        actor: &Actor,
+        key: &str,
+    ) -> Result<PluginDetails, ServiceError> {
+        self.accepting()?;
+        actor.require_manage()?;
+        let installed = self.inner.catalog.reset(actor, key).await?;
+        self.inner.catalog.details(installed).await
     }
 
     /// Lets new leases of a provider be made, or stops them. Teardown is never stopped.
@@ -226,9 +315,10 @@ impl Service {
         actor: &Actor,
         key: &str,
         enabled: bool,
-    ) -> Result<InstalledPlugin, ServiceError> {
+    ) -> Result<PluginDetails, ServiceError> {
         self.accepting()?;
-        self.inner.catalog.set_enabled(actor, key, enabled).await
+        let installed = self.inner.catalog.set_enabled(actor, key, enabled).await?;
+        self.inner.catalog.details(installed).await
     }
 
     /// Removes a plugin that nothing uses.
@@ -238,6 +328,37 @@ impl Service {
     pub async fn remove_plugin(&self, actor: &Actor, key: &str) -> Result<(), ServiceError> {
         self.accepting()?;
         self.inner.catalog.remove(actor, key).await
+    }
+
+    /// One plugin with its revisions.
+    ///
+    /// # Errors
+    /// A key that nobody installed.
+    pub async fn plugin(&self, key: &str) -> Result<PluginDetails, ServiceError> {
+        let installed = self.authority().plugins().get(key).await?;
+        self.inner.catalog.details(installed).await
+    }
+
+    /// Every plugin with its revisions.
+    ///
+    /// # Errors
+    /// The authority's.
+    pub async fn plugins(&self) -> Result<Vec<PluginDetails>, ServiceError> {
+        let mut all = Vec::new();
+        for installed in self.authority().plugins().list().await? {
+            all.push(self.inner.catalog.details(installed).await?);
+        }
+        Ok(all)
+    }
+
+    async fn health(&self) -> Result<BTreeMap<String, Health>, ServiceError> {
+        let mut all = BTreeMap::new();
+        for installed in self.authority().plugins().list().await? {
+            if let Some(loaded) = self.inner.catalog.loaded_current(&installed) {
+                all.insert(installed.key, loaded.health());
+            }
+        }
+        Ok(all)
     }
 
     /// What can be leased now.
@@ -250,7 +371,7 @@ impl Service {
         _company: &str,
     ) -> Result<Capabilities, ServiceError> {
         self.accepting()?;
-        self.inner.catalog.capabilities().await
+        narrowing::capabilities(self.authority(), &self.inner.catalog).await
     }
 
     fn accepting(&self) -> Result<(), ServiceError> {

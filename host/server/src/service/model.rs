@@ -3,10 +3,12 @@
 //! These are plain values: no behaviour, no access decisions. Rows of the authority are passed on as they are.
 
 use bytes::Bytes;
-use leasehold_authority::Execution;
-use leasehold_contract::{Finding, Manifest, Size};
+use leasehold_authority::{Execution, Plugin, Revision, RevisionStanding};
+use leasehold_contract::{Finding, Grant, Manifest, Part, Size};
 use serde::Serialize;
 use serde_json::Value;
+
+pub use super::breaker::Health;
 
 /// A component that was looked at and not stored: what it is and what it asks for.
 #[derive(Clone, Debug)]
@@ -19,12 +21,61 @@ pub struct PluginOffer {
     pub manifest: Manifest,
     /// The interfaces that it exports, such as `execution`.
     pub capabilities: Vec<String>,
-    /// What installing it grants, in plain sentences.
+    /// Everything that it imports, by name.
+    pub imports: Vec<String>,
+    /// Everything that it exports, by name.
+    pub exports: Vec<String>,
+    /// What granting it allows, in plain sentences.
     pub asks: Vec<String>,
-    /// SHA-256 of digest and request: an installation names the offer that was shown.
+    /// The parts of that which a grant can leave out.
+    pub parts: Vec<Part>,
+    /// SHA-256 of digest and request: a grant names the offer that was shown.
     pub request_digest: String,
     /// Whether this digest is installed already.
     pub installed: bool,
+    /// What it asks for beyond the revision that serves now; none where none does.
+    pub wider: Option<Vec<String>>,
+}
+
+/// What of an offer is granted.
+#[derive(Clone, Debug)]
+pub struct GrantRequest {
+    /// `request_digest` of the offer that was shown.
+    pub request_digest: String,
+    /// What is left out.
+    pub without: Vec<Part>,
+}
+
+/// A plugin with everything that there is to see of it.
+#[derive(Clone, Debug)]
+pub struct PluginDetails {
+    /// As the authority has it.
+    pub plugin: Plugin,
+    /// The revision that serves; the one that waits where none does.
+    pub shown: Revision,
+    /// Its revisions, newest first.
+    pub revisions: Vec<RevisionStanding>,
+    /// What waits for its grant.
+    pub pending: Option<PendingOffer>,
+    /// What calls of the current revision may do, below the instance's ceiling.
+    pub effective: Option<Grant>,
+    /// What of its request is not there, and by what.
+    pub narrowed: Vec<Narrowing>,
+    /// How the current revision does; none where it is not loaded.
+    pub health: Option<Health>,
+}
+
+/// A revision that waits for its grant.
+#[derive(Clone, Debug)]
+pub struct PendingOffer {
+    /// What granting it allows, in plain sentences.
+    pub asks: Vec<String>,
+    /// The parts of that which a grant can leave out.
+    pub parts: Vec<Part>,
+    /// Names what is shown.
+    pub request_digest: String,
+    /// What it asks for beyond the current revision; none where there is none.
+    pub wider: Option<Vec<String>>,
 }
 
 /// What a probe found.

@@ -3,8 +3,62 @@
 //! Pure: from a manifest to text. Nothing that a component asks for may be missing here; a new kind of request needs
 //! a sentence before it can be granted.
 
-use leasehold_contract::{Manifest, Role, Site};
+use leasehold_contract::{FieldViolation, Grant, Manifest, Part, Role, Site};
+use leasehold_runtime::Prepared;
 use sha2::{Digest, Sha256};
+
+use super::error::ServiceError;
+use super::model::PluginOffer;
+
+/// What a component is and asks for, compared with nothing.
+pub(crate) fn of(prepared: Prepared, size: u64) -> PluginOffer {
+    let digest = prepared.digest_hex();
+    let capabilities: Vec<String> = prepared
+        .capabilities
+        .names()
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    let asks = asks(&prepared.manifest, &capabilities);
+    PluginOffer {
+        request_digest: request_digest(&digest, &asks),
+        digest,
+        size,
+        parts: parts(&Grant::asked(&prepared.manifest)),
+        manifest: prepared.manifest.as_ref().clone(),
+        capabilities,
+        imports: prepared.imports,
+        exports: prepared.exports,
+        asks,
+        installed: false,
+        wider: None,
+    }
+}
+
+/// The parts that are in a grant.
+pub(crate) fn parts(grant: &Grant) -> Vec<Part> {
+    Part::ALL
+        .into_iter()
+        .filter(|part| grant.has(*part))
+        .collect()
+}
+
+/// The parts of a list as it is written: `ssh,streams`.
+///
+/// # Errors
+/// One that is no part, by its field.
+pub(crate) fn read_parts(list: &[String]) -> Result<Vec<Part>, ServiceError> {
+    list.iter()
+        .map(|text| {
+            text.parse().map_err(|message| ServiceError::Invalid {
+                violations: vec![FieldViolation {
+                    pointer: "/without".to_owned(),
+                    message: format!("{:?} {message}", text.chars().take(40).collect::<String>()),
+                }],
+            })
+        })
+        .collect()
+}
 
 /// The sentences, in a fixed order.
 pub fn asks(manifest: &Manifest, capabilities: &[String]) -> Vec<String> {

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt};
 use leasehold_authority::Authority;
 use leasehold_egress::SshSettings;
-use leasehold_runtime::{Cache, Failure, Runtime, Settings};
+use leasehold_runtime::{Allocation, Cache, Failure, Runtime, Settings};
 
-use super::Service;
 use super::error::ServiceError;
+use super::{PluginOffer, Service, offer};
+use crate::settings::PluginSettings;
 
 /// What a service is made of and works within.
 #[derive(Debug)]
@@ -19,6 +21,22 @@ pub struct ServiceOptions {
     pub data_dir: Dir,
     /// The largest component that is taken, in bytes.
     pub component_bytes: usize,
+    /// What any component may use and reach.
+    pub plugins: PluginSettings,
+}
+
+/// Looks at a component without a server: everything is checked as at an installation, nothing is stored.
+///
+/// # Errors
+/// What would keep it from being installed, under the ceilings that a server has by default.
+pub async fn inspect(bytes: Bytes) -> Result<PluginOffer, ServiceError> {
+    let runtime = Runtime::new(Settings {
+        allocation: Allocation::OnDemand,
+        ..Settings::default()
+    })
+    .map_err(|failure| ServiceError::of("looking at the component", failure))?;
+    let size = bytes.len() as u64;
+    Ok(offer::of(runtime.prepare(bytes).await?, size))
 }
 
 /// Why a service did not open.
@@ -58,10 +76,11 @@ impl Service {
         let cache = Cache::new(compiled, *authority.aot_key());
         let runtime = Runtime::new(Settings {
             cache: Some(Arc::new(cache)),
+            ceilings: options.plugins.ceilings,
             component_bytes: options.component_bytes,
             ..Settings::default()
         })?;
-        let service = Service::new(authority, runtime, SshSettings::default());
+        let service = Service::new(authority, runtime, SshSettings::default(), &options.plugins);
         service.start().await?;
         Ok(service)
     }

@@ -1,23 +1,31 @@
-//! Components: looked at, installed with what was shown, loaded, offered.
+//! Components: looked at, installed, granted, loaded, offered.
 //!
 //! A component is known by its digest. New leases use the current revision of a key; a lease keeps the one it was
-//! acquired with until it ends, so older revisions are loaded on demand and never forgotten while the server runs.
-//! Invariant: nothing is installed but what the caller named as shown ([`offer::request_digest`]).
+//! acquired with until it ends, so older revisions are loaded on demand. Invariants: nothing is granted but what the
+//! caller named as shown ([`offer::request_digest`]); a revision becomes current only after it was loaded, so that one
+//! that does not work leaves the old one serving; what a call may do is never more than its revision's grant.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use leasehold_authority::{Actor, Authority, NewRevision, Plugin as Installed, Revision};
-use leasehold_contract::Features;
-use leasehold_runtime::{Plugin, Prepared, Runtime};
-use serde_json::Value;
+use leasehold_authority::{
+    Actor, Authority, Decision, Entry, Error as AuthorityError, NewRevision, Plugin as Installed,
+    Revision, wider,
+};
+use leasehold_contract::{Ceiling, Grant};
+use leasehold_runtime::{Prepared, Runtime};
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use tokio_util::task::TaskTracker;
 
+use super::breaker::Breaker;
 use super::error::ServiceError;
-use super::model::{Capabilities, Narrowing, PluginOffer, ProviderCapabilities, Withheld};
-use super::offer;
+use super::loaded::Loaded;
+use super::model::{GrantRequest, PendingOffer, PluginDetails, PluginOffer};
+use super::{narrowing, offer};
+use crate::settings::BreakerSettings;
 
 /// Components that were looked at and are kept for their installation.
 const INSPECTED: usize = 2;
@@ -26,16 +34,28 @@ const INSPECTED: usize = 2;
 pub(crate) struct Catalog {
     authority: Authority,
     runtime: Runtime,
-    loaded: RwLock<HashMap<String, Plugin>>,
+    ceiling: Ceiling,
+    breaker: BreakerSettings,
+    tasks: TaskTracker,
+    loaded: RwLock<HashMap<String, Loaded>>,
     /// What was looked at last: what was shown is what is installed, without asking the component again.
     inspected: Mutex<VecDeque<Prepared>>,
 }
 
 impl Catalog {
-    pub(crate) fn new(authority: Authority, runtime: Runtime) -> Catalog {
+    pub(crate) fn new(
+        authority: Authority,
+        runtime: Runtime,
+        ceiling: Ceiling,
+        breaker: BreakerSettings,
+        tasks: TaskTracker,
+    ) -> Catalog {
         Catalog {
             authority,
             runtime,
+            ceiling,
+            breaker,
+            tasks,
             loaded: RwLock::default(),
             inspected: Mutex::default(),
         }
@@ -45,17 +65,24 @@ impl Catalog {
         &self.runtime
     }
 
+    pub(crate) fn ceiling(&self) -> &Ceiling {
+        &self.ceiling
+    }
+
     /// Loads the current revision of every plugin. One that cannot be loaded is logged and not offered; the others
     /// and the server go on.
     pub(crate) async fn load_all(&self) -> Result<usize, ServiceError> {
         let plugins = self.authority.plugins().list().await?;
         // Reading and authenticating what is compiled is work for every core.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let loads = plugins.iter().map(async |plugin| {
-            if let Err(error) = self.load(&plugin.current).await {
-                tracing::error!(plugin = %plugin.key, digest = %plugin.current.digest, %error, "plugin cannot be loaded");
-            }
-        });
+        let loads = plugins
+            .iter()
+            .filter_map(|plugin| plugin.current.as_ref())
+            .map(async |current| {
+                if let Err(error) = self.load(current).await {
+                    tracing::error!(plugin = %current.key, digest = %current.digest, %error, "plugin cannot be loaded");
+                }
+            });
         futures_util::stream::iter(loads)
             .buffer_unordered(cores * 2)
             .collect::<()>()
@@ -63,27 +90,50 @@ impl Catalog {
         Ok(plugins.len())
     }
 
-    /// The plugin of a revision, loaded where it is not yet.
-    async fn load(&self, revision: &Revision) -> Result<Plugin, ServiceError> {
-        if let Some(plugin) = self.get(&revision.digest) {
-            return Ok(plugin);
+    /// The plugin of a granted revision, loaded where it is not yet.
+    async fn load(&self, revision: &Revision) -> Result<Loaded, ServiceError> {
+        if let Some(loaded) = self.get(&revision.digest) {
+            return Ok(loaded);
         }
+        let granted = revision
+            .grant
+            .as_ref()
+            .ok_or_else(|| waits(&revision.key))?;
+        let loaded = self.made(revision, &granted.grant).await?;
+        self.put(loaded.clone());
+        Ok(loaded)
+    }
+
+    /// The plugin of a revision as it is under `grant`, not yet what calls use.
+    async fn made(&self, revision: &Revision, grant: &Grant) -> Result<Loaded, ServiceError> {
         let digest = digest_bytes(&revision.digest)?;
         let authority = self.authority.clone();
         let name = revision.digest.clone();
+        let manifest = Arc::new(revision.manifest.clone());
         let plugin = self
             .runtime
-            .load(digest, Arc::new(revision.manifest.clone()), || async move {
+            .load(digest, manifest, grant.limits, || async move {
                 let bytes = authority.plugins().component_bytes(&name).await?;
                 Ok(Bytes::from(bytes))
             })
             .await?;
-        self.put(plugin.clone());
-        Ok(plugin)
+        // What a breaker knows of these bytes stays true under another grant.
+        let breaker = self.get(&revision.digest).map_or_else(
+            || Arc::new(Breaker::new(self.breaker)),
+            |loaded| Arc::clone(loaded.breaker()),
+        );
+        Ok(Loaded::new(
+            plugin,
+            grant,
+            &self.ceiling,
+            breaker,
+            self.authority.clone(),
+            self.tasks.clone(),
+        ))
     }
 
     /// The revision that a lease pinned.
-    pub(crate) async fn pinned(&self, digest: &str) -> Result<Plugin, ServiceError> {
+    pub(crate) async fn pinned(&self, digest: &str) -> Result<Loaded, ServiceError> {
         if let Some(plugin) = self.get(digest) {
             return Ok(plugin);
         }
@@ -94,11 +144,11 @@ impl Catalog {
     /// What new work for a provider key uses.
     ///
     /// # Errors
-    /// Three that differ: nothing of this key is installed, it is disabled, it cannot be loaded here.
-    pub(crate) async fn current(&self, key: &str) -> Result<Plugin, ServiceError> {
+    /// Four that differ: nothing of this key is installed, it is disabled, nobody granted it, it cannot be loaded here.
+    pub(crate) async fn current(&self, key: &str) -> Result<Loaded, ServiceError> {
         let installed = match self.authority.plugins().get(key).await {
             Ok(installed) => installed,
-            Err(leasehold_authority::Error::NotFound { .. }) => {
+            Err(AuthorityError::NotFound { .. }) => {
                 return Err(ServiceError::refused(
                     "plugin_missing",
                     format!(
@@ -116,10 +166,13 @@ impl Catalog {
                 ),
             ));
         }
-        self.load(&installed.current).await
+        match &installed.current {
+            Some(current) => self.load(current).await,
+            None => Err(waits(key)),
+        }
     }
 
-    fn get(&self, digest: &str) -> Option<Plugin> {
+    fn get(&self, digest: &str) -> Option<Loaded> {
         self.loaded
             .read()
             .unwrap_or_else(PoisonError::into_inner)
@@ -127,22 +180,22 @@ impl Catalog {
             .cloned()
     }
 
-    fn put(&self, plugin: Plugin) {
+    fn put(&self, loaded: Loaded) {
         self.loaded
             .write()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(plugin.digest_hex(), plugin);
+            .insert(loaded.digest_hex(), loaded);
     }
 
-    fn forget(&self, key: &str) {
-        self.loaded
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|_, plugin| plugin.manifest().key != key);
+    fn forget(&self, digests: &[String]) {
+        let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
+        for digest in digests {
+            loaded.remove(digest);
+        }
     }
 
     /// Every loaded plugin, for metrics.
-    pub(crate) fn loaded(&self) -> Vec<Plugin> {
+    pub(crate) fn loaded(&self) -> Vec<Loaded> {
         self.loaded
             .read()
             .unwrap_or_else(PoisonError::into_inner)
@@ -151,57 +204,58 @@ impl Catalog {
             .collect()
     }
 
+    /// What of the current revision is loaded, if it is.
+    pub(crate) fn loaded_current(&self, installed: &Installed) -> Option<Loaded> {
+        self.get(&installed.current.as_ref()?.digest)
+    }
+
     /// Looks at a component: everything is checked, nothing is stored.
     pub(crate) async fn inspect(&self, bytes: Bytes) -> Result<PluginOffer, ServiceError> {
         let size = bytes.len() as u64;
         let prepared = self.runtime.prepare(bytes).await?;
         self.keep_inspected(prepared.clone());
-        let installed = self
-            .authority
-            .plugins()
-            .revision(&prepared.digest_hex())
-            .await
-            .is_ok();
-        Ok(offer_of(&prepared, size, installed))
+        let mut offer = offer::of(prepared, size);
+        let plugins = self.authority.plugins();
+        offer.installed = plugins.revision(&offer.digest).await.is_ok();
+        offer.wider = plugins
+            .current(&offer.manifest.key)
+            .await?
+            .map(|current| wider(&current, &offer.manifest, &offer.capabilities));
+        Ok(offer)
     }
 
-    /// Installs a component with what was shown as its grant.
+    /// Installs a component, with the grant of a person who was shown what it asks for, or without.
     pub(crate) async fn install(
         &self,
         actor: &Actor,
         bytes: Bytes,
-        grant: &str,
+        grant: Option<GrantRequest>,
     ) -> Result<Installed, ServiceError> {
         let prepared = match self.take_inspected(&bytes).await {
             Some(prepared) => prepared,
             None => self.runtime.prepare(bytes.clone()).await?,
         };
-        let offer = offer_of(&prepared, bytes.len() as u64, false);
-        if !constant_eq(grant, &offer.request_digest) {
-            return Err(ServiceError::refused(
-                "grant_mismatch",
-                format!(
-                    "the grant names another offer than this component's {}; look at what it asks for again and grant that",
-                    offer.request_digest
-                ),
-            ));
+        let offer = offer::of(prepared, bytes.len() as u64);
+        let grant = match grant {
+            Some(grant) => {
+                is_shown(&grant.request_digest, &offer.request_digest)?;
+                Some(Grant::asked(&offer.manifest).without(&grant.without))
+            }
+            None => None,
+        };
+        let new = NewRevision {
+            digest: offer.digest,
+            bytes: bytes.to_vec(),
+            manifest: offer.manifest,
+            capabilities: offer.capabilities,
+            asks: Value::from(offer.asks),
+            request_digest: offer.request_digest,
+        };
+        let installed = self.authority.plugins().install(actor, new, grant).await?;
+        if let Some(current) = &installed.current {
+            self.renew(current).await?;
         }
-        let installed = self
-            .authority
-            .plugins()
-            .install(
-                actor,
-                NewRevision {
-                    digest: offer.digest,
-                    bytes: bytes.to_vec(),
-                    manifest: offer.manifest,
-                    capabilities: offer.capabilities,
-                    asks: Value::from(offer.asks),
-                    request_digest: offer.request_digest,
-                },
-            )
-            .await?;
-        self.put(prepared.plugin);
+        self.collect().await;
         Ok(installed)
     }
 
@@ -229,6 +283,94 @@ impl Catalog {
         inspected.remove(at)
     }
 
+    /// Calls from now on go by the grant that a revision has now.
+    async fn renew(&self, current: &Revision) -> Result<(), ServiceError> {
+        let granted = current.grant.as_ref().ok_or_else(|| waits(&current.key))?;
+        if (self.get(&current.digest)).is_some_and(|now| *now.granted == granted.grant) {
+            return Ok(());
+        }
+        let loaded = self.made(current, &granted.grant).await?;
+        self.put(loaded);
+        Ok(())
+    }
+
+    /// Grants what waits, or `revision`.
+    pub(crate) async fn grant(
+        &self,
+        actor: &Actor,
+        key: &str,
+        revision: Option<&str>,
+        grant: GrantRequest,
+    ) -> Result<Installed, ServiceError> {
+        let installed = self.authority.plugins().get(key).await?;
+        let named = |r: &&Revision| revision.is_none_or(|digest| r.digest == digest);
+        let target = installed
+            .pending
+            .as_ref()
+            .filter(named)
+            .or_else(|| {
+                revision?;
+                installed.current.as_ref().filter(named)
+            })
+            .ok_or_else(|| nothing_waits(key, revision))?;
+        let asks = offer::asks(&target.manifest, &target.capabilities);
+        let request_digest = offer::request_digest(&target.digest, &asks);
+        is_shown(&grant.request_digest, &request_digest)?;
+        let allowed = Grant::asked(&target.manifest).without(&grant.without);
+        // One that does not work here is not made current.
+        let loaded = self.made(target, &allowed).await?;
+        let decision = Decision {
+            asks: Value::from(asks),
+            request_digest,
+            grant: allowed,
+        };
+        let installed = self
+            .authority
+            .plugins()
+            .grant(actor, key, &target.digest, decision)
+            .await?;
+        self.put(loaded);
+        self.collect().await;
+        Ok(installed)
+    }
+
+    /// Turns down what waits.
+    pub(crate) async fn deny(
+        &self,
+        actor: &Actor,
+        key: &str,
+    ) -> Result<Option<Installed>, ServiceError> {
+        let denied = self.authority.plugins().deny(actor, key).await?;
+        self.collect().await;
+        Ok(denied)
+    }
+
+    /// Goes one step back.
+    pub(crate) async fn rollback(
+        &self,
+        actor: &Actor,
+        key: &str,
+    ) -> Result<Installed, ServiceError> {
+        let plugins = self.authority.plugins();
+        if let Some(previous) = plugins.get(key).await?.previous {
+            self.load(&plugins.revision(&previous).await?).await?;
+        }
+        Ok(plugins.rollback(actor, key).await?)
+    }
+
+    /// A person's word that a plugin works again.
+    pub(crate) async fn reset(&self, actor: &Actor, key: &str) -> Result<Installed, ServiceError> {
+        let installed = self.authority.plugins().get(key).await?;
+        if let Some(loaded) = self.loaded_current(&installed)
+            && loaded.breaker().reset()
+        {
+            let details = json!({ "digest": loaded.digest_hex() });
+            let entry = Entry::new("plugin.reset", None, "plugin", key, details);
+            self.authority.activity().record(actor, entry).await?;
+        }
+        Ok(installed)
+    }
+
     pub(crate) async fn set_enabled(
         &self,
         actor: &Actor,
@@ -244,113 +386,100 @@ impl Catalog {
 
     pub(crate) async fn remove(&self, actor: &Actor, key: &str) -> Result<(), ServiceError> {
         self.authority.plugins().uninstall(actor, key).await?;
-        self.forget(key);
+        self.loaded
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|_, plugin| plugin.manifest().key != key);
         Ok(())
     }
 
-    /// What can be leased now, and what is installed and cannot. Asking allocates nothing.
-    pub(crate) async fn capabilities(&self) -> Result<Capabilities, ServiceError> {
-        let mut providers = Vec::new();
-        let mut withheld = Vec::new();
-        for installed in self.authority.plugins().list().await? {
-            let mut withhold = |by: &str, reason: &str| {
-                withheld.push(Withheld {
-                    key: installed.key.clone(),
-                    by: by.to_owned(),
-                    reason: reason.to_owned(),
-                });
-            };
-            if !installed.enabled {
-                withhold("grant", "it is disabled: it takes no new leases");
-                continue;
-            }
-            let Some(plugin) = self.get(&installed.current.digest) else {
-                withhold(
-                    "health",
-                    "its component cannot be loaded; the server's log says why",
-                );
-                continue;
-            };
-            let manifest = plugin.manifest();
-            let exported = plugin.capabilities();
-            let interfaces: Vec<String> = exported.names().into_iter().map(str::to_owned).collect();
-            let mut narrowed = Vec::new();
-            let mut features = Vec::new();
-            for (feature, declared, needs_execution) in features_of(&manifest.features) {
-                if !declared {
-                    continue;
+    /// Collects the revisions that nothing needs any more. What fails is tried again by the worker.
+    pub(crate) async fn collect(&self) {
+        match self.authority.plugins().collect().await {
+            Ok(collected) => {
+                if !collected.is_empty() {
+                    tracing::info!(?collected, "revisions of plugins collected");
                 }
-                if needs_execution && !exported.execution {
-                    narrowed.push(Narrowing {
-                        capability: feature.to_owned(),
-                        by: "exports".to_owned(),
-                        reason: "the component does not export `execution`".to_owned(),
-                    });
-                } else if matches!(feature, "attach" | "reuse") {
-                    narrowed.push(Narrowing {
-                        capability: feature.to_owned(),
-                        by: "health".to_owned(),
-                        reason: "this version of the host does not use it".to_owned(),
-                    });
-                } else {
-                    features.push(feature.to_owned());
-                }
+                self.forget(&collected);
             }
-            providers.push(ProviderCapabilities {
-                key: installed.key,
-                version: manifest.version.clone(),
-                driver: manifest.driver.as_str().to_owned(),
-                title: manifest.title.clone(),
-                summary: manifest.summary.clone(),
-                digest: installed.current.digest,
-                interfaces,
-                features,
-                narrowed,
-                config_schema: manifest.config_schema.clone(),
-            });
+            Err(error) => {
+                tracing::error!(%error, "revisions that nothing needs were not collected");
+            }
         }
-        Ok(Capabilities {
-            providers,
-            withheld,
+    }
+
+    /// Everything that there is to see of a plugin.
+    pub(crate) async fn details(&self, plugin: Installed) -> Result<PluginDetails, ServiceError> {
+        let revisions = self.authority.plugins().history(&plugin).await?;
+        let shown = plugin.current.as_ref().or(plugin.pending.as_ref());
+        let shown = shown.cloned().ok_or_else(|| AuthorityError::Corrupt {
+            what: format!("plugin {}", plugin.key),
+        })?;
+        let pending = plugin.pending.as_ref().map(|pending| {
+            let asks = offer::asks(&pending.manifest, &pending.capabilities);
+            PendingOffer {
+                request_digest: offer::request_digest(&pending.digest, &asks),
+                asks,
+                parts: offer::parts(&Grant::asked(&pending.manifest)),
+                wider: plugin
+                    .current
+                    .as_ref()
+                    .map(|current| wider(current, &pending.manifest, &pending.capabilities)),
+            }
+        });
+        let granted = plugin
+            .current
+            .as_ref()
+            .and_then(|current| Some((current, current.grant.as_ref()?)));
+        Ok(PluginDetails {
+            shown,
+            pending,
+            effective: granted.map(|(_, granted)| granted.grant.below(&self.ceiling)),
+            narrowed: granted
+                .map(|(current, granted)| {
+                    narrowing::of_grant(&current.manifest, &granted.grant, &self.ceiling)
+                })
+                .unwrap_or_default(),
+            health: self.loaded_current(&plugin).map(|loaded| loaded.health()),
+            plugin,
+            revisions,
         })
     }
 }
 
-/// Each feature by its name in the contract, whether it is declared, and whether it means anything without commands.
-fn features_of(features: &Features) -> [(&'static str, bool, bool); 7] {
-    [
-        ("stdin", features.stdin, true),
-        ("tty", features.tty, true),
-        ("separate-stderr", features.separate_stderr, true),
-        ("attach", features.attach, true),
-        ("signal-group", features.signal_group, true),
-        ("exclusive-target", features.exclusive_target, false),
-        ("reuse", features.reuse, false),
-    ]
+fn waits(key: &str) -> ServiceError {
+    ServiceError::refused(
+        "plugin_pending",
+        format!(
+            "the provider {key:?} waits for its grant; look at what it asks for with `leasehold plugin show {key}`, \
+             then `leasehold plugin grant {key}`"
+        ),
+    )
 }
 
-fn offer_of(prepared: &Prepared, size: u64, installed: bool) -> PluginOffer {
-    let digest = prepared.digest_hex();
-    let capabilities: Vec<String> = prepared
-        .capabilities
-        .names()
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
-    let asks = offer::asks(&prepared.manifest, &capabilities);
-    PluginOffer {
-        request_digest: offer::request_digest(&digest, &asks),
-        digest,
-        size,
-        manifest: prepared.manifest.as_ref().clone(),
-        capabilities,
-        asks,
-        installed,
+fn nothing_waits(key: &str, revision: Option<&str>) -> ServiceError {
+    AuthorityError::NotFound {
+        what: "revision of a plugin that waits for its grant",
+        id: revision.unwrap_or(key).chars().take(80).collect(),
     }
+    .into()
+}
+
+/// Fails where a grant names something else than what is shown.
+fn is_shown(granted: &str, shown: &str) -> Result<(), ServiceError> {
+    if constant_eq(granted, shown) {
+        return Ok(());
+    }
+    Err(ServiceError::refused(
+        "grant_mismatch",
+        format!(
+            "the grant names another offer than this component's {shown}; look at what it asks for again and grant that"
+        ),
+    ))
 }
 
 fn digest_bytes(hex: &str) -> Result<[u8; 32], ServiceError> {
-    let corrupt = || leasehold_authority::Error::Corrupt {
+    let corrupt = || AuthorityError::Corrupt {
         what: "the digest of a plugin".to_owned(),
     };
     if hex.len() != 64 || !hex.is_ascii() {
@@ -376,64 +505,5 @@ fn constant_eq(a: &str, b: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::PathBuf;
-
-    use cap_std::fs::Dir;
-    use leasehold_authority::Options;
-    use leasehold_parts::skipped;
-    use leasehold_runtime::Settings;
-
-    use super::*;
-
-    fn component() -> Option<Bytes> {
-        let folder = std::env::var_os("LEASEHOLD_COMPONENTS").map_or_else(
-            || {
-                let test = std::env::current_exe().unwrap();
-                test.ancestors().nth(3).unwrap().join("components")
-            },
-            PathBuf::from,
-        );
-        std::fs::read(folder.join("null.wasm"))
-            .ok()
-            .map(Bytes::from)
-    }
-
-    #[tokio::test]
-    async fn a_component_that_was_inspected_is_installed_without_being_asked_again() {
-        let Some(bytes) = component() else {
-            skipped("`cargo xtask components`");
-            return;
-        };
-        let folder = tempfile::tempdir().unwrap();
-        let data = folder.path().join("data");
-        std::fs::create_dir(&data).unwrap();
-        let authority = Authority::open(Options {
-            database: data.join("leasehold.db"),
-            data_dir: Dir::open_ambient_dir(&data, cap_std::ambient_authority()).unwrap(),
-            master_key: folder.path().join("keys/master.key"),
-            replica: "main".to_owned(),
-        })
-        .await
-        .unwrap();
-        let runtime = Runtime::new(Settings::default()).unwrap();
-        let catalog = Catalog::new(authority, runtime.clone());
-        let offer = catalog.inspect(bytes.clone()).await.unwrap();
-        assert_eq!(runtime.stats().calls.ok, 1);
-        let operator = Actor::local_operator();
-        let installed = catalog
-            .install(&operator, bytes.clone(), &offer.request_digest)
-            .await
-            .unwrap();
-        assert_eq!(
-            (installed.key.as_str(), runtime.stats().calls.ok),
-            ("null", 1)
-        );
-        // Once: what is installed again without another look is asked again.
-        catalog
-            .install(&operator, bytes, &offer.request_digest)
-            .await
-            .unwrap();
-        assert_eq!(runtime.stats().calls.ok, 2);
-    }
-}
+#[path = "plugins_tests.rs"]
+mod tests;

@@ -15,7 +15,7 @@ use super::Service;
 use super::calls::{ForLease, Kind, owner_label};
 use super::context::Context;
 use super::error::ServiceError;
-use super::leasing::{READ, handle_of};
+use super::leasing::{READ, declared_time, handle_of};
 use super::places::Place;
 
 /// Time for one `release`.
@@ -336,8 +336,10 @@ impl Service {
         if adopted {
             // Asked again with the same acquisition, a provider answers what it answered then; the host's own look
             // decides whether it becomes active.
-            let deadline = Duration::from_millis(context.plugin.manifest().acquire_timeout.into());
-            return self.realise(&actor, done.lease, context, deadline).await;
+            let deadline = declared_time(&context);
+            return self
+                .realise(&actor, done.lease, context, deadline, None)
+                .await;
         }
         if done.lease.status.is_terminal() {
             self.gates().close(&lease.id);

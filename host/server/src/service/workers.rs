@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold_authority::{CLAIM, Expiry, Lease};
 use tokio::sync::Semaphore;
@@ -16,6 +16,8 @@ use super::Service;
 const REST: Duration = Duration::from_secs(1);
 /// Leases that are worked on at once.
 const AT_ONCE: usize = 16;
+/// Between two looks for revisions that nothing needs any more.
+const COLLECT_EVERY: Duration = Duration::from_secs(5);
 /// Between two questions for the same command.
 const ASK_EVERY: Duration = Duration::from_secs(5);
 
@@ -47,6 +49,7 @@ impl Service {
     pub(crate) async fn work(self) {
         let permits = Arc::new(Semaphore::new(AT_ONCE));
         let asking: Arc<Mutex<HashSet<String>>> = Arc::default();
+        let mut collected: Option<Instant> = None;
         loop {
             tokio::select! {
                 () = self.stopping().cancelled() => return,
@@ -61,6 +64,10 @@ impl Service {
             }
             if let Err(error) = self.ask_for_open(&asking).await {
                 tracing::error!(%error, "open executions were not looked at");
+            }
+            if collected.is_none_or(|at| at.elapsed() >= COLLECT_EVERY) {
+                collected = Some(Instant::now());
+                self.catalog().collect().await;
             }
         }
     }

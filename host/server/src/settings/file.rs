@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::plugins::FilePlugins;
 use super::{LogFormat, SettingsError};
 
 /// What the TOML file may say; everything is optional.
@@ -26,6 +27,8 @@ pub struct FileSettings {
     pub log_level: Option<String>,
     /// `[limits]`
     pub limits: Option<FileLimits>,
+    /// `[plugins]`
+    pub plugins: Option<FilePlugins>,
 }
 
 /// The table `[limits]`.

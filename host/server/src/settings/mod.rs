@@ -7,6 +7,7 @@
 mod file;
 mod flags;
 mod places;
+mod plugins;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use std::time::Duration;
 pub use file::{FileLimits, FileSettings};
 pub use flags::ServeArgs;
 pub use places::Places;
+pub use plugins::{BreakerSettings, FilePlugins, PluginSettings};
 
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, clap::ValueEnum)]
@@ -103,6 +105,8 @@ pub struct Settings {
     pub log_level: String,
     /// The limits.
     pub limits: Limits,
+    /// What any component may use and reach.
+    pub plugins: PluginSettings,
 }
 
 /// A setting that cannot be.
@@ -231,6 +235,7 @@ impl Settings {
             ));
         }
         let limits = limits(args.shutdown_grace, file.limits.unwrap_or_default())?;
+        let plugins = file.plugins.unwrap_or_default().resolve()?;
         Ok(Settings {
             data_dir,
             listen,
@@ -243,6 +248,7 @@ impl Settings {
                 .or(file.log_level)
                 .unwrap_or_else(|| "info".into()),
             limits,
+            plugins,
         })
     }
 }

@@ -158,3 +158,49 @@ fn root_has_the_systems_places_and_users_have_their_own() {
     let relative = |name: &str| Some(if name == "HOME" { "/home/ada" } else { "x" }.into());
     assert_eq!(Places::of(false, relative).data_dir, places.data_dir);
 }
+
+#[test]
+fn the_documented_table_of_plugins_is_what_holds_where_nothing_is_said() {
+    let page = include_str!("../../../../docs/plugins.md");
+    let table = page
+        .split("```toml\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .unwrap();
+    let documented = Room::new(Some(table)).resolve(&[]).unwrap().plugins;
+    assert_eq!(documented, PluginSettings::default());
+    assert_eq!(table.lines().count(), 12, "every key is in it");
+}
+
+#[test]
+fn the_table_of_plugins_bounds_them_and_what_cannot_be_is_told_by_its_key() {
+    let settings = Room::new(Some(
+        "[plugins]\nmemory-mib = 32\nallow-ssh = false\nbreaker-failures = 3\n",
+    ))
+    .resolve(&[])
+    .unwrap()
+    .plugins;
+    let ceiling = settings.ceiling();
+    assert!(!ceiling.ssh && ceiling.streams && ceiling.origins);
+    assert_eq!(ceiling.limits.memory_mib, 32);
+    assert_eq!(settings.ceilings.memory_mib, 32);
+    assert_eq!(settings.breaker.failures, 3);
+    for (line, key) in [
+        ("memory-mib = 0", "plugins.memory-mib"),
+        ("memory-mib = 5000", "plugins.memory-mib"),
+        ("cpu-ms = 0", "plugins.cpu-ms"),
+        ("breaker-failures = 0", "plugins.breaker-failures"),
+        ("breaker-window-seconds = 0", "breaker-window-seconds"),
+        ("breaker-backoff-seconds = 0", "breaker-backoff-seconds"),
+        (
+            "breaker-longest-backoff-seconds = 1",
+            "plugins.breaker-longest-backoff-seconds",
+        ),
+        ("alow-ssh = false", "alow-ssh"),
+    ] {
+        let refused = Room::new(Some(&format!("[plugins]\n{line}\n")))
+            .resolve(&[])
+            .unwrap_err();
+        assert!(refused.to_string().contains(key), "{line}: {refused}");
+    }
+}

@@ -207,6 +207,16 @@ fn a_company_that_a_token_is_not_in_does_not_exist_for_it() {
     assert_eq!(get(&member, &format!("/api/companies/{own}/secrets")), 403);
     assert_eq!(get(&member, "/api/activity"), 403);
     assert_eq!(get(&member, "/metrics"), 403);
+    for plugins in ["grant", "deny", "rollback", "reset", "enable"] {
+        let path = format!("/api/plugins/x/{plugins}");
+        let authorization = bearer(&member);
+        let headers = [
+            ("authorization", authorization.as_str()),
+            ("content-type", "application/json"),
+        ];
+        let asked = server.tcp("POST", &path, &headers, r#"{"requestDigest":"0"}"#);
+        assert_eq!(asked.status, 403, "{path}");
+    }
     let mine = server.tcp(
         "GET",
         "/api/companies",

@@ -1,0 +1,582 @@
+//! Plugins that live: what is installed waits for its grant, an upgrade that asks for more too, and one that crashes
+//! again and again is left alone. On real components: the shape sample with another manifest written into it.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking, also in what it calls"
+)]
+
+use std::path::PathBuf;
+
+use leasehold_tests::http::{Answer, text};
+use leasehold_tests::machine::{Machine, listed};
+use leasehold_tests::server::{Server, component};
+use leasehold_tests::wait::until;
+use serde_json::{Value, json};
+
+/// What stands before the manifest in the shape sample.
+const MARK: &[u8] = b"LEASEHOLD-SHAPE:";
+/// How long mark and manifest are.
+const LENGTH: usize = 4096;
+
+/// The shape sample with this manifest.
+fn shaped(shape: &Value) -> Vec<u8> {
+    let mut bytes = component("shape").expect("shape was built");
+    let at = bytes
+        .windows(MARK.len())
+        .position(|some| some == MARK)
+        .expect("the mark");
+    let mut text = MARK.to_vec();
+    text.extend(shape.to_string().bytes());
+    assert!(text.len() <= LENGTH, "the shape has {} bytes", text.len());
+    text.resize(LENGTH, b' ');
+    bytes[at..at + LENGTH].copy_from_slice(&text);
+    bytes
+}
+
+/// A provider that asks for a little of everything.
+fn modest() -> Value {
+    json!({
+        "version": "1.0.0",
+        "origins": ["https://*.acme.dev:443"],
+        "memoryMib": 32,
+        "schema": { "type": "object", "properties": {
+            "api": { "type": "string", "format": "endpoint" },
+            "key": { "type": "string", "format": "secret" },
+            "where": { "type": "string" },
+        }},
+        "credentials": [["/key", "authorization", "Bearer {}", "/api"]],
+        "operations": [["/api", "DELETE", "/boxes/{resource}"]],
+    })
+}
+
+/// The same with members replaced.
+fn changed(members: Value) -> Value {
+    let mut shape = modest();
+    if let (Value::Object(shape), Value::Object(members)) = (&mut shape, members) {
+        shape.extend(members);
+    }
+    shape
+}
+
+/// Sends a shape to be installed without a grant.
+fn send(server: &Server, shape: &Value) -> Answer {
+    server.upload("POST", "/api/plugins", "application/wasm", &shaped(shape))
+}
+
+fn install(server: &Server, shape: &Value) -> Value {
+    send(server, shape).expect(201)
+}
+
+fn plugin(server: &Server) -> Value {
+    server.get("/api/plugins/shape")
+}
+
+/// What the revisions are now, newest first, with their leases.
+fn states(plugin: &Value) -> Vec<(String, u64)> {
+    let all = plugin["revisions"].as_array().cloned().unwrap_or_default();
+    all.iter()
+        .map(|one| (text(&one["state"]), one["leases"].as_u64().unwrap_or(0)))
+        .collect()
+}
+
+fn is(state: &str, leases: u64) -> (String, u64) {
+    (state.to_owned(), leases)
+}
+
+fn environment(server: &Server, name: &str, provider: &str, config: &Value) -> String {
+    let draft =
+        json!({ "name": name, "driver": "sandbox", "provider": provider, "config": config });
+    text(&server.environment(&draft).expect(201)["id"])
+}
+
+fn capabilities(server: &Server, key: &str) -> Value {
+    let path = format!(
+        "/api/companies/{}/environments/capabilities",
+        server.company()
+    );
+    let all = server.get(&path)["providers"].clone();
+    let found = all
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|p| p["key"] == key);
+    found.cloned().unwrap_or_default()
+}
+
+/// What of a provider is narrowed, and by what.
+fn narrowed(server: &Server, key: &str) -> Vec<(String, String)> {
+    let provider = capabilities(server, key);
+    let all = provider["narrowed"].as_array().cloned().unwrap_or_default();
+    all.iter()
+        .map(|one| (text(&one["capability"]), text(&one["by"])))
+        .filter(|(capability, _)| !matches!(capability.as_str(), "attach" | "reuse"))
+        .collect()
+}
+
+fn actions(server: &Server, subject: &str) -> Vec<String> {
+    let all = server.get(&format!("/api/activity?limit=500&subject={subject}"));
+    let all = all["items"].as_array().cloned().unwrap_or_default();
+    all.iter().map(|one| text(&one["action"])).collect()
+}
+
+#[test]
+fn an_installation_waits_for_its_grant_also_over_a_crash_and_serves_once_it_is_granted() {
+    let Some(mut server) = Server::start() else {
+        return;
+    };
+    let file = server.path().join("shape.wasm");
+    std::fs::write(&file, shaped(&modest())).expect("a file");
+    let file = file.display().to_string();
+    let waits = server.json(&["plugin", "install", &file]);
+    assert_eq!(waits["status"], "pending", "{waits}");
+    let draft = json!({ "name": "box", "driver": "sandbox", "provider": "shape", "config": {} });
+    let early = server.environment(&draft);
+    assert_eq!(early.code(), "plugin_pending", "{}", early.body);
+    assert!(capabilities(&server, "shape").is_null());
+
+    server.restart();
+    let shown = server.run(&["plugin", "show", "shape"]);
+    assert!(
+        shown.stdout.contains("DELETE /boxes/{resource}") && shown.stdout.contains("pending"),
+        "{shown:?}"
+    );
+    let unasked = server.run(&["plugin", "grant", "shape"]);
+    assert_eq!(unasked.code, 2, "{}", unasked.stderr);
+    assert!(unasked.stderr.contains("https://*.acme.dev:443"));
+    let wrong = json!({ "requestDigest": "0".repeat(64) });
+    let wrong = server.call("POST", "/api/plugins/shape/grant", Some(&wrong));
+    assert_eq!(wrong.code(), "grant_mismatch", "{}", wrong.body);
+    let granted = server.json(&["plugin", "grant", "shape", "--yes", "--without", "origins"]);
+    assert_eq!(granted["status"], "working", "{granted}");
+    assert_eq!(granted["grantedBy"], "local operator");
+    assert_eq!(
+        granted["granted"]["parts"],
+        json!(["operations", "credentials"])
+    );
+    assert_eq!(
+        narrowed(&server, "shape"),
+        [("origins".to_owned(), "grant".to_owned())]
+    );
+    let box_ = environment(&server, "box", "shape", &json!({}));
+    server.acquire(&box_).expect(201);
+
+    server.restart();
+    assert_eq!(plugin(&server)["granted"], granted["granted"]);
+    let nothing = server.run(&["plugin", "grant", "shape", "--yes"]);
+    assert_eq!(nothing.code, 3, "{}", nothing.stderr);
+}
+
+#[test]
+fn every_kind_of_wider_upgrade_waits_in_words_while_the_old_revision_serves() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let first = server.install_bytes(&shaped(&modest()), "").expect(201);
+    let box_ = environment(&server, "box", "shape", &json!({}));
+    let field = |name: &str, format: &str| {
+        let mut shape = modest();
+        shape["schema"]["properties"][name]["format"] = json!(format);
+        shape
+    };
+    let without = |name: &str| {
+        let mut shape = modest();
+        shape["schema"]["properties"]
+            .as_object_mut()
+            .expect("properties")
+            .remove(name);
+        shape["credentials"] = json!([]);
+        shape["operations"] = json!([]);
+        shape
+    };
+    let kinds = [
+        (
+            "https://other.dev:443",
+            changed(json!({ "origins": ["https://*.acme.dev:443", "https://other.dev:443"] })),
+        ),
+        ("SSH", changed(json!({ "ssh": true }))),
+        ("byte streams", changed(json!({ "streams": true }))),
+        ("33 MiB", changed(json!({ "memoryMib": 33 }))),
+        (
+            "adds: the operation POST /boxes/{resource}",
+            changed(
+                json!({ "operations": [["/api", "DELETE", "/boxes/{resource}"],
+                ["/api", "POST", "/boxes/{resource}"]] }),
+            ),
+        ),
+        (
+            "takes away: the operation DELETE",
+            changed(json!({ "operations": [] })),
+        ),
+        (
+            "as header x-key",
+            changed(json!({ "credentials": [["/key", "x-key", "{}", "/api"]] })),
+        ),
+        ("/where of format endpoint", field("where", "endpoint")),
+        ("/where of format secret", field("where", "secret")),
+        ("/where of format ssh-target", field("where", "ssh-target")),
+        ("no longer has the field /api", without("api")),
+    ];
+    for (words, shape) in kinds {
+        let waits = install(&server, &shape);
+        let wider = waits["pending"]["wider"].to_string();
+        assert!(wider.contains(words), "{words}: {wider}");
+        assert_eq!(waits["digest"], first["digest"], "{words}");
+        assert_eq!(waits["status"], "working");
+        let lease = server.acquire(&box_).expect(201);
+        assert_eq!(lease["pluginDigest"], first["digest"], "{words}");
+        server.release(&text(&lease["id"]));
+        let denied = server
+            .call("POST", "/api/plugins/shape/deny", None)
+            .expect(200);
+        assert_eq!(denied["pending"], Value::Null);
+        assert_eq!(states(&denied)[0], is("collected", 0), "{words}");
+    }
+    // Granted, it serves.
+    let waits = install(
+        &server,
+        &changed(json!({ "streams": true, "version": "2.0.0" })),
+    );
+    let body = json!({ "requestDigest": waits["pending"]["requestDigest"] });
+    let granted = server
+        .call("POST", "/api/plugins/shape/grant", Some(&body))
+        .expect(200);
+    assert_eq!(
+        (granted["version"].clone(), granted["pending"].clone()),
+        (json!("2.0.0"), Value::Null)
+    );
+    let lease = server.acquire(&box_).expect(201);
+    assert_eq!(lease["pluginDigest"], granted["digest"]);
+}
+
+#[test]
+fn an_upgrade_that_asks_for_no_more_serves_at_once_old_leases_end_on_theirs_and_back_is_one_step() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let first = server
+        .install_bytes(&shaped(&modest()), "&without=origins")
+        .expect(201);
+    let box_ = environment(&server, "box", "shape", &json!({}));
+    let old = server.acquire(&box_).expect(201);
+    let second = install(
+        &server,
+        &changed(json!({ "version": "1.1.0", "memoryMib": 16,
+            "origins": ["https://eu.acme.dev:443"] })),
+    );
+    assert_eq!(second["version"], "1.1.0", "{second}");
+    assert_eq!(second["granted"]["memoryMib"], 16);
+    assert_eq!(second["granted"]["origins"], json!([]), "left out before");
+    assert_eq!(second["revisions"][0]["carried"], true);
+    assert_eq!(states(&second), [is("current", 0), is("previous", 1)]);
+    let new = server.acquire(&box_).expect(201);
+    assert_eq!(new["pluginDigest"], second["digest"]);
+    assert_eq!(old["pluginDigest"], first["digest"]);
+
+    let back = server.json(&["plugin", "rollback", "shape"]);
+    assert_eq!(back["digest"], first["digest"]);
+    assert_eq!(states(&back), [is("previous", 1), is("current", 1)]);
+    server.json(&["plugin", "rollback", "shape"]);
+
+    // A third leaves the first to its lease alone, and it is collected after that.
+    install(
+        &server,
+        &changed(json!({ "version": "1.2.0", "memoryMib": 16,
+            "origins": ["https://eu.acme.dev:443"] })),
+    );
+    let third = plugin(&server);
+    assert_eq!(
+        states(&third),
+        [is("current", 0), is("previous", 1), is("retiring", 1)]
+    );
+    assert_eq!(server.release(&text(&old["id"]))["status"], "released");
+    let now = until("the first revision to be collected", || {
+        let now = plugin(&server);
+        (states(&now)[2] == is("collected", 0)).then_some(now)
+    });
+    assert!(now["revisions"][2]["collectedAt"].is_string(), "{now}");
+    assert_eq!(server.release(&text(&new["id"]))["status"], "released");
+    let refused = server.call("DELETE", "/api/plugins/shape", None);
+    assert_eq!(refused.code(), "plugin_in_use");
+    server
+        .call("DELETE", &format!("/api/environments/{box_}"), None)
+        .expect(200);
+    server.json(&["plugin", "remove", "shape"]);
+    assert_eq!(server.call("GET", "/api/plugins/shape", None).status, 404);
+    let mut told = actions(&server, "shape");
+    told.dedup();
+    assert!(
+        told.contains(&"plugin.collected".to_owned())
+            && told.contains(&"plugin.rolled_back".to_owned()),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn an_upgrade_that_cannot_be_installed_is_refused_by_its_field_and_leaves_the_old_one_serving() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let first = server.install_bytes(&shaped(&modest()), "").expect(201);
+    let box_ = environment(&server, "box", "shape", &json!({}));
+    let mut hidden = modest();
+    hidden["schema"]["oneOf"] = json!([{ "properties": { "x": { "format": "secret" } } }]);
+    for (words, shape) in [
+        (
+            "panics in describe",
+            changed(json!({ "traps": "describe" })),
+        ),
+        (
+            "/checks/0",
+            changed(json!({ "checks": [["/api", "/boxes/{resource}"]] })),
+        ),
+        ("/image", changed(json!({ "image": "/where" }))),
+        (
+            "/request/limits/memory-mib",
+            changed(json!({ "memoryMib": 100_000 })),
+        ),
+        ("/config-schema/oneOf/0/properties/x/format", hidden),
+        (
+            "/operations/0/path",
+            changed(json!({ "operations": [["/api", "POST", "/boxes/%7Bresource}"]] })),
+        ),
+    ] {
+        let refused = send(&server, &shape);
+        assert_eq!(refused.code(), "invalid_component", "{words}");
+        let said = text(&refused.json()["error"]);
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let now = plugin(&server);
+    assert_eq!(now["digest"], first["digest"]);
+    assert_eq!(states(&now), [is("current", 0)]);
+    server.acquire(&box_).expect(201);
+}
+
+/// A server whose settings file says this.
+fn with_settings(settings: &str) -> Option<(Server, tempfile::TempDir)> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file: PathBuf = folder.path().join("leasehold.toml");
+    std::fs::write(&file, settings).expect("a file");
+    let server = Server::start_with(&["--config", &file.display().to_string()])?;
+    Some((server, folder))
+}
+
+#[test]
+fn a_grant_that_leaves_ssh_out_opens_no_session_and_one_that_has_it_does() {
+    let Some(machine) = Machine::start() else {
+        return;
+    };
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let ssh = component("ssh").expect("it was built");
+    server.install_bytes(&ssh, "&without=ssh").expect(201);
+    let parent = machine.directory("leases");
+    let made = json!({ "name": "box", "driver": "ssh", "provider": "ssh", "config": {
+        "target": machine.target(&server.secret("key", &machine.sshd.key().private), machine.sshd.port()),
+        "remoteWorkspacePath": parent,
+    }});
+    let box_ = text(&server.environment(&made).expect(201)["id"]);
+    let refused = server.acquire(&box_);
+    assert_eq!(refused.code(), "egress_denied", "{}", refused.body);
+    assert!(
+        text(&refused.json()["error"]).contains("not granted"),
+        "{}",
+        refused.body
+    );
+    assert!(listed(&parent).is_empty());
+    let session = format!("session opened for user {}", machine.sshd.worker().name);
+    let accepted = |log: &str| log.contains("Accepted publickey") || log.contains(&session);
+    assert!(!accepted(&machine.sshd.log()), "{}", machine.sshd.log());
+    assert_eq!(
+        narrowed(&server, "ssh"),
+        [("ssh".to_owned(), "grant".to_owned())]
+    );
+    let digest = text(&server.get("/api/plugins/ssh")["digest"]);
+    let granted = until("the failed lease to end", || {
+        let ran = server.run(&[
+            "--json",
+            "plugin",
+            "grant",
+            "ssh",
+            "--revision",
+            &digest,
+            "--yes",
+        ]);
+        (ran.code == 0).then(|| serde_json::from_str::<Value>(&ran.stdout).unwrap_or_default())
+    });
+    assert_eq!(granted["granted"]["parts"], json!(["ssh"]));
+    assert_eq!(narrowed(&server, "ssh"), []);
+    let lease = until("the target to be free", || {
+        let answer = server.acquire(&box_);
+        (answer.status == 201).then(|| answer.json())
+    });
+    assert!(accepted(&machine.sshd.log()));
+    assert_eq!(listed(&parent).len(), 1);
+    // What leases need is not taken from them.
+    let taken = server.run(&[
+        "plugin",
+        "grant",
+        "ssh",
+        "--revision",
+        &digest,
+        "--yes",
+        "--without",
+        "ssh",
+    ]);
+    assert_eq!(taken.code, 5, "{}", taken.stderr);
+    assert_eq!(server.release(&text(&lease["id"]))["status"], "released");
+}
+
+#[test]
+fn settings_that_allow_no_provider_ssh_or_memory_bound_every_grant() {
+    let Some((server, _folder)) =
+        with_settings("[plugins]\nallow-ssh = false\nmemory-mib = 64\nallow-origins = false\n")
+    else {
+        return;
+    };
+    server.install("ssh").expect(201);
+    assert_eq!(
+        narrowed(&server, "ssh"),
+        [("ssh".to_owned(), "configuration".to_owned())]
+    );
+    let plugin = server.get("/api/plugins/ssh");
+    assert_eq!(plugin["granted"]["parts"], json!([]), "{plugin}");
+    let large = send(&server, &changed(json!({ "memoryMib": 65 })));
+    assert!(
+        text(&large.json()["error"]).contains("this host allows 1 to 64 MiB"),
+        "{}",
+        large.body
+    );
+    let Some(machine) = Machine::start() else {
+        return;
+    };
+    let environment =
+        machine.environment(&server, &machine.directory("leases"), machine.sshd.port());
+    let refused = server.acquire(&environment);
+    assert_eq!(refused.code(), "egress_denied", "{}", refused.body);
+}
+
+/// Acquires until the provider is left alone, and answers that refusal.
+fn trip(server: &Server, environment: &str) -> Answer {
+    until("the breaker", || {
+        let answer = server.acquire(environment);
+        if answer.code() == "plugin_tripped" {
+            return Some(answer);
+        }
+        assert_eq!(answer.code(), "component_trapped", "{}", answer.body);
+        None
+    })
+}
+
+#[test]
+fn a_provider_that_crashes_again_and_again_takes_no_new_leases_until_a_trial_or_a_person_says_so() {
+    let Some((server, _folder)) = with_settings(
+        "[plugins]\nbreaker-failures = 3\nbreaker-backoff-seconds = 1\nbreaker-longest-backoff-seconds = 3600\n",
+    ) else {
+        return;
+    };
+    let key = "hostile-trap-everywhere";
+    server.install("null").expect(201);
+    server.install(key).expect(201);
+    let null = environment(&server, "null", "null", &json!({}));
+    let bad = environment(&server, "bad", key, &json!({ "at": "acquire" }));
+    let good = environment(&server, "good", key, &json!({ "at": "keep-alive" }));
+    let lease = text(&server.acquire(&good).expect(201)["id"]);
+
+    let refused = trip(&server, &bad);
+    assert_eq!(refused.status, 503, "{}", refused.body);
+    assert!(refused.head.contains("retry-after: "), "{}", refused.head);
+    assert!(
+        text(&refused.json()["error"]).contains("it crashed"),
+        "{}",
+        refused.body
+    );
+    assert!(
+        !refused.body.contains("panics"),
+        "what it said stays with whom it said it to: {}",
+        refused.body
+    );
+    let shown = server.get(&format!("/api/plugins/{key}"));
+    assert_eq!(shown["health"]["trips"], 1, "{shown}");
+    // Teardown and others go on.
+    assert_eq!(server.release(&lease)["status"], "released");
+    let other = text(&server.acquire(&null).expect(201)["id"]);
+    assert_eq!(server.release(&other)["status"], "released");
+
+    // After its backoff one lease is let through, and decides.
+    let lease = until("the trial", || {
+        let answer = server.acquire(&good);
+        (answer.status == 201).then(|| text(&answer.json()["id"]))
+    });
+    server.release(&lease);
+    let health = server.get(&format!("/api/plugins/{key}"))["health"].clone();
+    assert_eq!(health["state"], "working", "{health}");
+
+    // A trial that fails doubles the backoff: now it stays away for long enough to be looked at.
+    trip(&server, &bad);
+    for _ in 0..6 {
+        until("the next trial to fail", || {
+            let answer = server.acquire(&bad);
+            (answer.code() == "component_trapped").then_some(())
+        });
+        if server.get(&format!("/api/plugins/{key}"))["health"]["retryAfterSeconds"]
+            .as_u64()
+            .is_some_and(|seconds| seconds > 6)
+        {
+            break;
+        }
+    }
+    let shown = server.get(&format!("/api/plugins/{key}"));
+    assert_eq!(shown["status"], "tripped", "{shown}");
+    assert_eq!(
+        narrowed(&server, key),
+        [("leases".to_owned(), "health".to_owned())]
+    );
+    let metrics = server.call("GET", "/metrics", None);
+    let line = format!("leasehold_plugin_tripped{{provider=\"{key}\"}} 1");
+    assert!(metrics.body.contains(&line), "{}", metrics.body);
+
+    let reset = server.json(&["plugin", "reset", key]);
+    assert_eq!(reset["status"], "working", "{reset}");
+    server.acquire(&good).expect(201);
+    let told = until("the activity", || {
+        let told = actions(&server, key);
+        let all = ["plugin.tripped", "plugin.recovered", "plugin.reset"];
+        all.iter()
+            .all(|action| told.iter().any(|one| one == action))
+            .then_some(told)
+    });
+    assert!(!told.is_empty());
+}
+
+#[test]
+fn a_component_is_inspected_without_a_server() {
+    let Some(server) = Server::new(&[]) else {
+        return;
+    };
+    let file = server.path().join("shape.wasm");
+    std::fs::write(&file, shaped(&modest())).expect("a file");
+    let looked = server.json(&["plugin", "inspect", &file.display().to_string()]);
+    assert_eq!(looked["key"], "shape", "{looked}");
+    assert_eq!(
+        looked["parts"],
+        json!(["origins", "operations", "credentials"])
+    );
+    let has = |list: &str, name: &str| {
+        let all = looked[list].as_array().cloned().unwrap_or_default();
+        all.iter().any(|one| text(one).starts_with(name))
+    };
+    assert!(has("imports", "leasehold:provider/types@"), "{looked}");
+    assert!(has("exports", "leasehold:provider/lifecycle@"), "{looked}");
+    let words = server.run(&["plugin", "inspect", &file.display().to_string()]);
+    assert!(
+        words.stdout.contains("https://*.acme.dev:443") && words.stdout.contains("request digest"),
+        "{words:?}"
+    );
+    std::fs::write(&file, b"nothing").expect("a file");
+    let refused = server.run(&["plugin", "inspect", &file.display().to_string()]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.stderr.contains("not a component"), "{refused:?}");
+}
