@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::Content;
 use crate::error::Error;
+use crate::http::{Duplex, HttpHead, HttpLines, HttpRequest, HttpResponse, NoStream, Piece};
 use crate::observe::CommandState;
 use crate::process::{ByteStream, Process, Size};
 
@@ -66,6 +67,30 @@ pub trait Egress: Send + Sync + 'static {
         username: Option<String>,
         timeout: Option<Duration>,
     ) -> Result<Arc<dyn SshSession>, Error>;
+    /// See `http.send`.
+    async fn http_send(&self, request: HttpRequest) -> Result<HttpResponse, Error>;
+    /// See `http.open`.
+    async fn http_open(&self, request: HttpRequest) -> Result<Box<dyn HttpLines>, Error>;
+    /// See `http.download`.
+    async fn http_download(&self, request: HttpRequest) -> Result<(HttpHead, ByteStream), Error>;
+    /// See `http.upload`.
+    async fn http_upload(
+        &self,
+        request: HttpRequest,
+        body: Vec<Piece>,
+    ) -> Result<HttpResponse, Error>;
+    /// See `streams.upgrade`.
+    async fn upgrade(
+        &self,
+        request: HttpRequest,
+        protocol: String,
+    ) -> Result<Box<dyn Duplex>, NoStream>;
+    /// See `streams.websocket`.
+    async fn websocket(
+        &self,
+        request: HttpRequest,
+        protocols: Vec<String>,
+    ) -> Result<Box<dyn Duplex>, NoStream>;
 }
 
 /// A directory on a target that carries this host's marker.
@@ -133,5 +158,5 @@ pub trait SshSession: Send + Sync + 'static {
     /// See `get`.
     async fn get(&self, root: String, path: String) -> Result<ByteStream, Error>;
     /// See `forward`: bytes both ways.
-    async fn forward(&self, port: u16) -> Result<Process, Error>;
+    async fn forward(&self, port: u16) -> Result<Box<dyn Duplex>, Error>;
 }
