@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::call::Content;
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::http::{Duplex, HttpHead, HttpLines, HttpRequest, HttpResponse, NoStream, Piece};
 use crate::observe::CommandState;
 use crate::process::{ByteStream, Process, Size};
@@ -57,7 +57,7 @@ pub trait CallHost: Send + Sync + 'static {
     async fn cancelled(&self);
 }
 
-/// A component's only way out.
+/// A component's only way out. What an implementation does not know, it refuses.
 #[async_trait]
 pub trait Egress: Send + Sync + 'static {
     /// Opens a session to the `ssh-target` at this JSON pointer of the call's configuration.
@@ -68,29 +68,49 @@ pub trait Egress: Send + Sync + 'static {
         timeout: Option<Duration>,
     ) -> Result<Arc<dyn SshSession>, Error>;
     /// See `http.send`.
-    async fn http_send(&self, request: HttpRequest) -> Result<HttpResponse, Error>;
+    async fn http_send(&self, request: HttpRequest) -> Result<HttpResponse, Error> {
+        Err(refused(&request))
+    }
     /// See `http.open`.
-    async fn http_open(&self, request: HttpRequest) -> Result<Box<dyn HttpLines>, Error>;
+    async fn http_open(&self, request: HttpRequest) -> Result<Box<dyn HttpLines>, Error> {
+        Err(refused(&request))
+    }
     /// See `http.download`.
-    async fn http_download(&self, request: HttpRequest) -> Result<(HttpHead, ByteStream), Error>;
+    async fn http_download(&self, request: HttpRequest) -> Result<(HttpHead, ByteStream), Error> {
+        Err(refused(&request))
+    }
     /// See `http.upload`.
     async fn http_upload(
         &self,
         request: HttpRequest,
-        body: Vec<Piece>,
-    ) -> Result<HttpResponse, Error>;
+        _body: Vec<Piece>,
+    ) -> Result<HttpResponse, Error> {
+        Err(refused(&request))
+    }
     /// See `streams.upgrade`.
     async fn upgrade(
         &self,
         request: HttpRequest,
-        protocol: String,
-    ) -> Result<Box<dyn Duplex>, NoStream>;
+        _protocol: String,
+    ) -> Result<Box<dyn Duplex>, NoStream> {
+        Err(NoStream::Failed(refused(&request)))
+    }
     /// See `streams.websocket`.
     async fn websocket(
         &self,
         request: HttpRequest,
-        protocols: Vec<String>,
-    ) -> Result<Box<dyn Duplex>, NoStream>;
+        _protocols: Vec<String>,
+    ) -> Result<Box<dyn Duplex>, NoStream> {
+        Err(NoStream::Failed(refused(&request)))
+    }
+}
+
+/// The answer of an egress that knows no HTTP.
+fn refused(_request: &HttpRequest) -> Error {
+    Error::new(
+        Code::PermissionDenied,
+        "egress lets no HTTP request through: this host grants none",
+    )
 }
 
 /// A directory on a target that carries this host's marker.

@@ -19,8 +19,8 @@ pub use call::{Call, Command, Content, Label, LeaseRef, Purpose};
 pub use egress::{CallHost, Egress, Level, Output, SshSession, Thing, Workspace};
 pub use error::{Code, Error, FieldViolation};
 pub use http::{
-    Duplex, ExitSource, Framing, HttpHead, HttpLines, HttpRequest, HttpResponse, InputEnd, NoStream,
-    Piece, Wiring,
+    Duplex, ExitSource, Framing, HttpHead, HttpLines, HttpRequest, HttpResponse, InputEnd,
+    NoStream, Piece, Wiring,
 };
 pub use manifest::{
     Check, Claim, Creation, Credential, Driver, Expectation, Features, ImageBinding, ImageKind,

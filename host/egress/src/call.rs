@@ -1,4 +1,6 @@
 //! The door's first half: one object per call of a component, which opens sessions to configured targets only.
+//!
+//! HTTP is refused, whatever is asked, by the defaults of [`Egress`]: no rule yet says which request may go out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,26 +3,42 @@
 //! What stands in a [`Wire`] was decided before: which destination, which operation, which secrets in their sites. Here
 //! it is dialled, sent and read, within deadlines and caps. The map:
 //!
-//! - [`Origin`] is a scheme, host and port in their one spelling; `pattern` says which origins a grant covers.
+//! - [`Origin`] is a scheme, host and port in their one spelling; [`OriginPattern`] says which origins a grant covers.
 //! - `address` says which addresses are public; `reach` resolves once, checks every address and dials those checked.
 //! - `tls` has trust and client identity; `pool` shares connections within one (company, plugin revision, secret
 //!   version, destination, trust, identity).
-//! - `exchange` sends one request and reads the answer; `body` and `answer` are the two directions of bytes; `upgrade`
-//!   and `websocket` make a [`Duplex`](leasehold_contract::Duplex) of a connection.
+//! - `exchange` sends one request; `body` and `answer` are the two directions of bytes; `upgrade` makes a
+//!   [`Duplex`](leasehold_contract::Duplex) of a connection.
 //!
 //! No redirect is followed, no proxy is taken from the environment, nothing is resolved that no `Wire` names.
 
+mod address;
+mod answer;
+mod body;
+mod exchange;
+mod origin;
+mod pool;
+mod reach;
+mod settings;
+mod tls;
+mod upgrade;
+
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use leasehold_contract::Piece;
+use leasehold_contract::{Code, Duplex, Error, NoStream, Piece};
 use tokio_util::sync::CancellationToken;
 
+use crate::pool::PoolScope;
 use crate::secret::Secret;
 
-pub use origin::{Host, Origin, Scheme};
+pub use answer::{Answer, AnswerBody, Lines};
+pub use origin::{Host, Origin, OriginPattern, Parsed, Scheme};
+pub use reach::{Dialler, Resolver, Stream, System};
+pub use settings::HttpSettings;
 pub use tls::TlsSettings;
 
 /// A request as it goes out: checked, with every secret in its place.
@@ -86,7 +102,118 @@ pub struct Bounds {
     /// For everything up to the answer's head, and for the body of `send`, `upload` and `open`: what is left of the call.
     pub total: Option<Duration>,
     /// The largest body that is buffered, in bytes; none: 8 MiB.
-    pub body: Option<u64>,
+    pub body: Option<usize>,
+    /// The answer's body is read after the call, as of a download: it takes no request's place meanwhile.
+    pub lasting: bool,
     /// The lease's gate: when it fires, whatever is under way ends with `cancelled`.
     pub closed: Option<CancellationToken>,
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.unix {
+            Some(socket) => write!(f, "unix://{}", socket.display()),
+            None => fmt::Display::fmt(&self.origin, f),
+        }
+    }
+}
+
+/// The wire with its pools. Cheap to clone; must live inside a tokio runtime.
+#[derive(Clone)]
+pub struct Transport {
+    pools: Arc<pool::Pools>,
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Transport({} idle)", self.idle())
+    }
+}
+
+impl Transport {
+    /// A wire with these deadlines and caps, on the operating system's resolver and sockets.
+    pub fn new(settings: HttpSettings) -> Transport {
+        Transport::over(settings, Arc::new(System), Arc::new(System))
+    }
+
+    /// A wire on a resolver and a dialler of the caller's.
+    pub fn over(
+        settings: HttpSettings,
+        resolver: Arc<dyn Resolver>,
+        dialler: Arc<dyn Dialler>,
+    ) -> Transport {
+        Transport {
+            pools: pool::Pools::new(settings, reach::Reach { resolver, dialler }),
+        }
+    }
+
+    /// One request; returns when the answer begins.
+    ///
+    /// # Errors
+    /// `unavailable` when nothing was sent, `outcome-unknown` when something was and no answer came (of a GET or HEAD:
+    /// `unavailable`); `permission-denied` for an address that the destination may not have; `untrusted-peer`;
+    /// `unauthenticated` when the server refuses our TLS identity; `busy`; `cancelled`.
+    pub async fn exchange(
+        &self,
+        pool: &PoolKey,
+        wire: Wire,
+        bounds: &Bounds,
+    ) -> Result<Answer, Error> {
+        let manner = exchange::Manner {
+            want: match bounds.lasting {
+                true => pool::Want::Stream,
+                false => pool::Want::Request,
+            },
+            switching: Vec::new(),
+        };
+        let begun = exchange::begin(&self.pools, pool, wire, manner, bounds).await?;
+        if begun.response.status() == http::StatusCode::SWITCHING_PROTOCOLS {
+            let what = "the server switched protocols, which nobody asked for";
+            return Err(crate::error::failed(
+                Code::OutcomeUnknown,
+                &begun.course.name,
+                what,
+            ));
+        }
+        Ok(Answer::of(begun, &self.pools, bounds))
+    }
+
+    /// HTTP/1.1 Upgrade to `protocol`, on a connection of its own.
+    ///
+    /// # Errors
+    /// What the server answered instead of switching, or an error of [`Self::exchange`].
+    pub async fn upgrade(
+        &self,
+        pool: &PoolKey,
+        wire: Wire,
+        protocol: &str,
+        bounds: &Bounds,
+    ) -> Result<Box<dyn Duplex>, NoStream> {
+        upgrade::upgrade(&self.pools, pool, wire, protocol, bounds).await
+    }
+
+    /// A WebSocket, on a connection of its own; the wire's method and body are not used.
+    ///
+    /// # Errors
+    /// Those of [`Self::upgrade`].
+    pub async fn websocket(
+        &self,
+        pool: &PoolKey,
+        wire: Wire,
+        protocols: &[String],
+        bounds: &Bounds,
+    ) -> Result<Box<dyn Duplex>, NoStream> {
+        upgrade::websocket(&self.pools, pool, wire, protocols, bounds).await
+    }
+
+    /// Takes connections out of the pools: idle ones close now, those in use when their work ends. For rotation,
+    /// revocation and a changed grant; streams of a lease end by [`Bounds::closed`].
+    pub fn close_scope(&self, scope: &PoolScope) {
+        self.pools.close_scope(scope);
+    }
+
+    /// How many connections lie idle.
+    pub fn idle(&self) -> usize {
+        self.pools.idle()
+    }
 }
