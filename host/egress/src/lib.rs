@@ -9,6 +9,7 @@
 //!   `pool` shares them within one (company, plugin revision, secret version, target, trust).
 //! - `remote` is what runs on the target: a constant bootstrap, scripts, the supervisor of commands, the finder
 //!   of processes. `files` moves trees. `call` and `session` are the door itself.
+//! - `rules` says what of a request goes out and what of its answer comes back; `web` is the door to it.
 //! - `http` is the wire of requests ([`Transport`]): which origins and addresses there are, connections and their pools,
 //!   one exchange. `duplex` makes processes of forwarded ports, upgraded connections and WebSockets.
 //!
@@ -26,6 +27,7 @@ mod handler;
 mod http;
 mod pool;
 mod remote;
+mod rules;
 mod scope;
 mod secret;
 mod session;
@@ -34,6 +36,7 @@ mod stream;
 mod target;
 mod trust;
 mod verify;
+mod web;
 
 use std::sync::Arc;
 
@@ -44,7 +47,12 @@ pub use http::{
     OriginPattern, Parsed, PoolKey, Resolver, Scheme, Stream, System, TlsSettings, Transport, Wire,
 };
 pub use pool::PoolScope;
-pub use scope::{Action, CallScope, EgressRecord, LeaseScope, Payloads, Reach, Recorder};
+pub use rules::{
+    CredentialValue, Endpoint, HttpFacts, Kept, KeptValue, MintPlace, Sink, Value, placeholder,
+};
+pub use scope::{
+    Action, CallScope, EgressRecord, HttpScope, LeaseScope, Payloads, Reach, Recorder,
+};
 pub use secret::Secret;
 pub use settings::SshSettings;
 pub use target::{MAX_JUMPS, SshTarget};

@@ -59,7 +59,7 @@ pub struct Wire {
 }
 
 /// Where a request goes.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Destination {
     /// Scheme, host and port.
     pub origin: Origin,

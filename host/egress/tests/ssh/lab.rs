@@ -108,6 +108,7 @@ impl Lab {
             lease: None,
             execution: None,
             fresh: false,
+            http: None,
             payloads: Arc::new(Payloads::none()),
             recorder: self.records.clone(),
         }
@@ -145,6 +146,7 @@ impl Lab {
                 labels: vec![("leasehold-host".into(), "test".into())],
                 closed: CancellationToken::new(),
             },
+            http: None,
             payloads: Arc::new(Payloads::none()),
         }
     }
