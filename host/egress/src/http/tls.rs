@@ -185,12 +185,15 @@ fn wants_identity(alert: AlertDescription) -> bool {
             | AlertDescription::CertificateUnknown
             | AlertDescription::UnknownCA
             | AlertDescription::AccessDenied
+            // Its authority has the name of ours, and another key.
+            | AlertDescription::DecryptError
     )
 }
 
 fn certificate(why: &CertificateError) -> String {
     match why {
-        CertificateError::UnknownIssuer => {
+        // A bad signature: an authority of the same name is trusted, with another key.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "its certificate is signed by no authority that is trusted here".to_owned()
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {

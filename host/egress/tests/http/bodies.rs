@@ -24,8 +24,8 @@ const MIB: u64 = 1024 * 1024;
 
 /// Bytes of a pattern without a period that chunks could hide, read in odd pieces; counts what is taken.
 struct Source {
-    left: u64,
-    state: u64,
+    length: u64,
+    at: u64,
     turn: usize,
     taken: Arc<AtomicU64>,
 }
@@ -33,20 +33,26 @@ struct Source {
 impl Source {
     fn of(length: u64) -> Source {
         Source {
-            left: length,
-            state: 88_172_645_463_325_252,
+            length,
+            at: 0,
             turn: 0,
             taken: Arc::default(),
         }
     }
 
-    /// Fills whole words; the last may be cut.
-    fn fill(&mut self, out: &mut [u8]) {
-        for word in out.chunks_mut(8) {
-            self.state ^= self.state << 13;
-            self.state ^= self.state >> 7;
-            self.state ^= self.state << 17;
-            word.copy_from_slice(&self.state.to_le_bytes()[..word.len()]);
+    /// The bytes from where it stands, which do not depend on how they are cut.
+    fn fill(&mut self, mut out: &mut [u8]) {
+        while !out.is_empty() {
+            // SplitMix64 of the word's number.
+            let mut word = (self.at / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            let bytes = (word ^ (word >> 31)).to_le_bytes();
+            let bytes = &bytes[(self.at % 8) as usize..];
+            let n = bytes.len().min(out.len());
+            out[..n].copy_from_slice(&bytes[..n]);
+            self.at += n as u64;
+            out = &mut out[n..];
         }
     }
 }
@@ -59,11 +65,11 @@ impl AsyncRead for Source {
     ) -> Poll<io::Result<()>> {
         self.turn += 1;
         let odd = [1, 7, 4096, 65_535, 13, 33_333, 65_536][self.turn % 7];
-        let n = (buf.remaining() as u64).min(odd).min(self.left) as usize;
+        let left = self.length - self.at;
+        let n = (buf.remaining() as u64).min(odd).min(left) as usize;
         let out = buf.initialize_unfilled_to(n);
         self.fill(out);
         buf.advance(n);
-        self.left -= n as u64;
         self.taken.fetch_add(n as u64, Ordering::SeqCst);
         Poll::Ready(Ok(()))
     }
@@ -242,24 +248,27 @@ async fn an_upload_says_its_length_when_all_of_it_is_inline_and_keeps_the_order_
 
 #[tokio::test]
 async fn a_source_that_breaks_breaks_the_request_and_says_why() {
-    struct Broken(bool);
+    struct Broken(u64);
     impl AsyncRead for Broken {
         fn poll_read(
             mut self: Pin<&mut Self>,
             _cx: &mut Context<'_>,
             buf: &mut ReadBuf<'_>,
         ) -> Poll<io::Result<()>> {
-            if std::mem::replace(&mut self.0, true) {
+            if self.0 > 4 * MIB {
                 return Poll::Ready(Err(io::Error::other("the disk is gone")));
             }
-            buf.put_slice(b"half");
+            let n = buf.remaining();
+            buf.initialize_unfilled_to(n);
+            buf.advance(n);
+            self.0 += n as u64;
             Poll::Ready(Ok(()))
         }
     }
     let server = echo().await;
     let error = fails(
         &transport(),
-        pieces(vec![Piece::Bytes(Box::pin(Broken(false)))], &server),
+        pieces(vec![Piece::Bytes(Box::pin(Broken(0)))], &server),
     )
     .await;
     assert_eq!(error.code, Code::OutcomeUnknown, "{error}");

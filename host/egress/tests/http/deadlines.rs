@@ -291,8 +291,9 @@ async fn the_end_of_a_lease_ends_what_it_has_under_way() {
         closed: Some(closed.clone()),
         ..bounds()
     };
+    let key = pool();
     let (answer, ()) = tokio::join!(
-        transport.exchange(&pool(), wire("POST", &server.url()), &limit),
+        transport.exchange(&key, wire("POST", &server.url()), &limit),
         async {
             assert_eq!(came.recv().await, Some("asked"));
             closed.cancel();

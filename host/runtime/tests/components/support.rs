@@ -183,7 +183,7 @@ impl SshSession for Session {
     }
 }
 
-struct Words(Vec<ProcessEvent>);
+pub struct Words(pub Vec<ProcessEvent>);
 
 #[async_trait]
 impl ProcessOutput for Words {
@@ -192,7 +192,7 @@ impl ProcessOutput for Words {
     }
 }
 
-struct Nowhere;
+pub struct Nowhere;
 
 #[async_trait]
 impl ProcessInput for Nowhere {
