@@ -89,6 +89,8 @@ impl Web {
             pointer: about.pointer,
             name: about.target,
         };
+        // Of a lease that is over, nothing is on record as let through.
+        let judged = judged.and_then(|judged| self.gate.open(&at.name).map(|()| judged));
         let (judged, refused) = match judged {
             Ok(judged) => (Some(judged), None),
             Err(error) => (None, Some(error)),

@@ -331,6 +331,32 @@ mod tests {
     }
 
     #[test]
+    fn no_mixture_of_escapes_hides_a_value() {
+        let finder = Finder::new([KEY]);
+        let mut seed = 7_u32;
+        let mut next = || {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            seed >> 24
+        };
+        for _ in 0..2000 {
+            let echo: String = KEY
+                .chars()
+                .map(|c| match next() % 4 {
+                    0 => format!("%{:02x}", u32::from(c)),
+                    1 => format!("\\u{:04X}", u32::from(c)),
+                    2 if matches!(c, '"' | '/') => format!("\\{c}"),
+                    _ => c.to_string(),
+                })
+                .collect();
+            assert_eq!(
+                finder.clean(format!("<{echo}>")),
+                format!("<{REMOVED}>"),
+                "{echo}"
+            );
+        }
+    }
+
+    #[test]
     fn texts_without_the_value_are_not_touched() {
         let finder = Finder::new([KEY, "short"]);
         for text in [

@@ -469,6 +469,70 @@ mod tests {
     }
 
     #[test]
+    fn whatever_is_taken_reads_the_same_elsewhere() {
+        const PIECES: &[&str] = &[
+            "{",
+            "}",
+            "[",
+            "]",
+            ",",
+            ":",
+            "\"a\"",
+            "\"b\"",
+            "\"\\u0061\"",
+            "\"\\ud83d\\ude00\"",
+            "\"\\ud83d\"",
+            "\"\\n\\/\"",
+            "\"x",
+            "\\",
+            "0",
+            "-",
+            "1",
+            "1.5",
+            "1e9",
+            ".5",
+            "e",
+            "true",
+            "false",
+            "null",
+            " ",
+            "\n",
+            "\t",
+            "nul",
+            "\u{a0}",
+        ];
+        let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+        let mut next = |below: usize| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            usize::try_from(seed % u64::try_from(below).expect("small")).expect("small")
+        };
+        let mut taken = 0;
+        for _ in 0..200_000 {
+            let text: String = (0..=next(9)).map(|_| PIECES[next(PIECES.len())]).collect();
+            let elsewhere = serde_json::from_str::<serde_json::Value>(&text);
+            match read(&text, |_, _| Ok(None)) {
+                Ok(edits) => {
+                    taken += 1;
+                    // A number that is none there is written as it came.
+                    let same = elsewhere
+                        .as_ref()
+                        .map_or_else(|e| e.to_string().contains("out of range"), |_| true);
+                    assert!(same, "{text:?} is taken here alone");
+                    assert_eq!(apply(&text, &edits).expose(), text.as_bytes());
+                }
+                Err(Stopped::Broken("a key stands twice in one object", _)) => {}
+                Err(why) => assert!(
+                    elsewhere.is_err(),
+                    "{text:?} is refused here alone: {why:?}"
+                ),
+            }
+        }
+        assert!(taken > 1000, "{taken}");
+    }
+
+    #[test]
     fn surrogate_pairs_are_one_character() {
         let mut seen = String::new();
         read(r#""\ud83d\ude00""#, |_, token| {

@@ -194,10 +194,11 @@ fn site(
     let sites = allowed(&token, toward)?;
     for site in sites {
         match site {
-            Site::Header(header, template) if header.eq_ignore_ascii_case(name) => {
-                if template.replacen("{}", &token.placeholder, 1) == value {
-                    return Ok(Some(in_template(template, text_of(&token)?)));
-                }
+            Site::Header(header, template)
+                if header.eq_ignore_ascii_case(name)
+                    && template.replacen("{}", &token.placeholder, 1) == value =>
+            {
+                return Ok(Some(in_template(template, text_of(&token)?)));
             }
             Site::RegistryAuth if name == "x-registry-auth" && value == token.placeholder => {
                 return registry(&token).map(Some);

@@ -113,6 +113,10 @@ async fn nothing_is_sent_for_a_lease_that_is_over() {
         .await
         .unwrap_err();
     assert_eq!(error.code, Code::Cancelled, "{error}");
+    assert_eq!(
+        lab.log.all(),
+        ["record refused http-act DELETE /v1/boxes/box-1 http /api"]
+    );
     assert_eq!(lab.server.accepted(), 0);
 }
 
