@@ -37,6 +37,9 @@ const OWN: &[HeaderName] = &[
     header::UPGRADE,
 ];
 
+/// No request is given more, so that its end is a time that the clock can hold.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// What is the same for all of an exchange.
 pub(super) struct Course {
     /// Of the destination, for messages.
@@ -84,7 +87,7 @@ pub(super) async fn begin(
     manner: Manner,
     bounds: &Bounds,
 ) -> Result<Begun, Error> {
-    let total = bounds.total.unwrap_or(pools.settings.total);
+    let total = bounds.total.unwrap_or(pools.settings.total).min(LONGEST);
     let course = Course {
         name: wire.name(),
         safe: matches!(wire.method.as_str(), "GET" | "HEAD"),
