@@ -146,7 +146,6 @@ impl Lab {
                 labels: vec![("leasehold-host".into(), "test".into())],
                 closed: CancellationToken::new(),
             },
-            http: None,
             payloads: Arc::new(Payloads::none()),
         }
     }
