@@ -17,6 +17,10 @@ use super::{Expects, Minting, Rules};
 use crate::error::quote;
 use crate::secret::Secret;
 
+/// The most values that one answer mints, and the most placeholders of a call.
+const MINTED: usize = 64;
+const TOKENS: usize = 1024;
+
 /// What the host must know before the component sees the answer.
 #[derive(Debug)]
 pub(crate) enum Found {
@@ -40,6 +44,8 @@ struct Minted {
     mint: usize,
     pointer: String,
     at: Pointer,
+    /// It stands at the pointer, not inside of what does.
+    whole: bool,
     value: Secret,
 }
 
@@ -87,6 +93,15 @@ impl Rules {
             found.extend(made(expects, reading.id)?);
         }
         let mut known = self.known();
+        if reading.minted.len() > MINTED || known.tokens.count() + reading.minted.len() > TOKENS {
+            return Err(unreadable(
+                expects,
+                &format!(
+                    "it mints {} values; an answer has at most {MINTED} and a call {TOKENS}",
+                    reading.minted.len()
+                ),
+            ));
+        }
         let fresh = tokens_for(&reading.minted, &self.mints, &known.tokens)?;
         for (minted, token) in reading.minted.iter().zip(&fresh) {
             found.extend(self.keep(expects, minted, token));
@@ -196,6 +211,7 @@ impl Rules {
                         mint: *mint,
                         pointer: (*pointer).to_owned(),
                         at: at.clone(),
+                        whole: at.is(place),
                         value: Secret::new(value.to_owned()),
                     });
                 }
@@ -210,7 +226,10 @@ impl Rules {
     }
 
     fn keep(&self, expects: &Expects, minted: &Minted, token: &Token) -> Option<Found> {
-        let (_, name) = expects.keep.iter().find(|(p, _)| *p == minted.pointer)?;
+        let (_, name) = expects
+            .keep
+            .iter()
+            .find(|(p, _)| minted.whole && *p == minted.pointer)?;
         let Value::Text(value) = &token.value else {
             return None;
         };

@@ -32,24 +32,39 @@ impl Finder {
     /// Looks for these values and, of those of several lines, for each line.
     pub(crate) fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Finder {
         let mut patterns: Vec<Vec<u8>> = Vec::new();
+        let mut add = |text: &str| {
+            if text.len() >= SHORTEST {
+                variants(text, &mut patterns);
+            }
+        };
         for value in values {
-            variants(value, &mut patterns);
+            add(value);
             if value.contains(['\n', '\r']) {
-                for line in value.lines() {
-                    variants(line.trim(), &mut patterns);
-                }
+                value.lines().for_each(|line| add(line.trim()));
             }
         }
+        Finder::of(patterns)
+    }
+
+    /// Looks for what begins with `prefix`, which may be short: it finds too much, never too little.
+    pub(crate) fn beginning(prefix: &str) -> Finder {
+        let mut patterns = Vec::new();
+        variants(prefix, &mut patterns);
+        Finder::of(patterns)
+    }
+
+    fn of(mut patterns: Vec<Vec<u8>>) -> Finder {
         patterns.sort();
         patterns.dedup();
         if patterns.is_empty() {
             return Finder::default();
         }
         let longest = patterns.iter().map(Vec::len).max().unwrap_or_default();
+        // Quickly made: it is for one call, and most of a text is passed over before an automaton sees it.
         // It fails only beyond 2^31 patterns or states; bodies and values are bounded far below.
         let automaton = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
-            .kind(Some(AhoCorasickKind::ContiguousNFA))
+            .kind(Some(AhoCorasickKind::NoncontiguousNFA))
             .build(&patterns)
             .ok();
         Finder { automaton, longest }
@@ -104,9 +119,6 @@ impl Finder {
 
 /// A value and its encodings that are not a matter of escapes.
 fn variants(value: &str, patterns: &mut Vec<Vec<u8>>) {
-    if value.len() < SHORTEST {
-        return;
-    }
     let bytes = value.as_bytes();
     let hex = crate::hex(bytes);
     patterns.push(hex.to_ascii_uppercase().into_bytes());
@@ -154,10 +166,20 @@ fn views(hay: &[u8]) -> Vec<View> {
     if escapes {
         views.push(View::Unescaped);
     }
-    if escapes || memchr::memchr2(b'\n', b'\r', hay).is_some() {
+    if escapes || wraps(hay) {
         views.push(View::Joined);
     }
     views
+}
+
+/// Whether a line ends between two characters of base64 or hexadecimal.
+fn wraps(hay: &[u8]) -> bool {
+    let digit =
+        |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_alphanumeric() || b"+/-_".contains(b));
+    memchr::memchr_iter(b'\n', hay).any(|at| {
+        let before = hay[..at].strip_suffix(b"\r").unwrap_or(&hay[..at]);
+        digit(before.last()) && digit(hay.get(at + 1))
+    })
 }
 
 /// The bytes that `hay` begins with stand for, how many these are, and how many were read.

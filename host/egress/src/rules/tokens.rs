@@ -3,13 +3,16 @@
 //! Invariant: a value leaves this table only into the one place that asked for it by its use (a site toward a
 //! destination, or a string of a body); whatever else contains a placeholder, however it is written, is refused.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use leasehold_contract::{Code, Error, Site};
 
 use super::facts::{LENGTH, PREFIX, Value};
 use super::finder::Finder;
 use crate::secret::Secret;
+
+/// Looks for how every placeholder begins.
+static BEGINNING: LazyLock<Finder> = LazyLock::new(|| Finder::beginning(PREFIX));
 
 /// A placeholder and what it stands for.
 #[derive(Debug)]
@@ -66,6 +69,11 @@ impl Tokens {
         Tokens::new(self.all.iter().cloned().chain(more).collect())
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.all.len()
+    }
+
     /// The token of exactly this placeholder.
     pub(crate) fn get(&self, placeholder: &str) -> Option<&Arc<Token>> {
         self.all.iter().find(|t| t.placeholder == placeholder)
@@ -98,6 +106,10 @@ impl Tokens {
 
     /// Whether a placeholder stands in it, however it is written.
     pub(crate) fn stands_in(&self, text: &[u8]) -> bool {
+        // Hardly any text has one: what looks for all of them is made for those that may.
+        if self.all.is_empty() || !BEGINNING.hits(text) {
+            return false;
+        }
         self.placeholders
             .get_or_init(|| Finder::new(self.all.iter().map(|t| t.placeholder.as_str())))
             .hits(text)

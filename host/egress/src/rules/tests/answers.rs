@@ -257,6 +257,36 @@ fn a_minted_value_is_kept_for_later_calls_under_its_own_mint() {
 }
 
 #[test]
+fn of_an_object_that_is_minted_no_part_is_kept_and_not_without_bound() {
+    let rules = rules();
+    let seen = mint(
+        &rules,
+        &[("/parts", "p")],
+        r#"{"parts":["a-first-part","a-second-part"]}"#,
+    );
+    assert!(seen.found.is_empty(), "{:?}", seen.found);
+    let expects = expects(&rules, &ask("POST", &at("/boxes/box-1/token")));
+    let many = |n: usize| {
+        let parts: Vec<String> = (0..n).map(|i| format!("part-number-{i}")).collect();
+        rules.answered(
+            &expects,
+            answer(200, &serde_json::json!({ "parts": parts }).to_string()),
+        )
+    };
+    many(64).expect("as many as there may be");
+    assert_eq!(many(65).expect_err("one more").code, Code::OutcomeUnknown);
+    for round in 0..40 {
+        let token = format!("token-of-round-{round}");
+        let parts: Vec<String> = (0..30).map(|i| format!("{token}-{i}")).collect();
+        let answer = answer(200, &serde_json::json!({ "parts": parts }).to_string());
+        if rules.answered(&expects, answer).is_err() {
+            return;
+        }
+    }
+    panic!("a call has placeholders without bound");
+}
+
+#[test]
 fn keep_names_what_a_mint_of_this_answer_has() {
     let rules = rules();
     let keep = |url: String, method: &str, pointer: &str, name: &str| {
