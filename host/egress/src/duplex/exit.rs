@@ -32,7 +32,7 @@ fn code(value: &Value) -> Option<Ended> {
     };
     (0..=255)
         .contains(&code)
-        .then(|| Ended::Exited(code as i32))
+        .then_some(Ended::Exited(code as i32))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::server::{
     SHORT, bounds, fails, lasting, pool, raw, read_head, settings, transport, typed, until_closed,
-    wire, write,
+    wire, within, write,
 };
 
 fn with(change: impl FnOnce(&mut HttpSettings)) -> Transport {
@@ -161,7 +161,9 @@ async fn a_download_that_drips_ends_on_the_deadline_of_transfers() {
         .await
         .unwrap();
     let mut stream = answer.body.into_stream();
-    let error = stream.read_to_end(&mut Vec::new()).await.unwrap_err();
+    let error = within(stream.read_to_end(&mut Vec::new()))
+        .await
+        .unwrap_err();
     assert!(
         error.to_string().contains("waiting for 300 ms in all"),
         "{error}"
@@ -295,12 +297,12 @@ async fn the_end_of_a_lease_ends_what_it_has_under_way() {
     let (answer, ()) = tokio::join!(
         transport.exchange(&key, wire("POST", &server.url()), &limit),
         async {
-            assert_eq!(came.recv().await, Some("asked"));
+            assert_eq!(within(came.recv()).await, Some("asked"));
             closed.cancel();
         }
     );
     says(&answer.err().unwrap(), Code::Cancelled, "no longer active");
-    assert_eq!(came.recv().await, Some("closed"));
+    assert_eq!(within(came.recv()).await, Some("closed"));
     // A download that nobody reads just now.
     let closed = CancellationToken::new();
     let limit = Bounds {
@@ -312,10 +314,10 @@ async fn the_end_of_a_lease_ends_what_it_has_under_way() {
         .await
         .unwrap();
     let mut stream = answer.body.into_stream();
-    assert_eq!(came.recv().await, Some("asked"));
+    assert_eq!(within(came.recv()).await, Some("asked"));
     closed.cancel();
-    assert_eq!(came.recv().await, Some("closed"));
-    assert!(stream.read_to_end(&mut Vec::new()).await.is_err());
+    assert_eq!(within(came.recv()).await, Some("closed"));
+    assert!(within(stream.read_to_end(&mut Vec::new())).await.is_err());
     // A call that comes after.
     let error = transport
         .exchange(&pool(), wire("GET", &server.url()), &limit)

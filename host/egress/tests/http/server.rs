@@ -119,6 +119,13 @@ pub async fn until_closed(stream: &mut TcpStream) {
     while matches!(stream.read(&mut sink).await, Ok(n) if n > 0) {}
 }
 
+/// What comes, unless a fault keeps it from coming.
+pub async fn within<T>(coming: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LONG, coming)
+        .await
+        .expect("it does not end by itself")
+}
+
 /// Asks until it is so.
 pub async fn until(what: &str, is: impl Fn() -> bool) {
     let deadline = tokio::time::Instant::now() + LONG;
@@ -214,8 +221,7 @@ pub async fn ask(
 
 /// The error that a request ends with, and never an answer.
 pub async fn fails(transport: &Transport, wire: Wire) -> leasehold_contract::Error {
-    tokio::time::timeout(LONG, ask(transport, wire))
+    within(ask(transport, wire))
         .await
-        .expect("it does not end by itself")
         .expect_err("it was answered")
 }

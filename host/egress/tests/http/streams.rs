@@ -13,7 +13,8 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::server::{
-    Server, bounds, pool, raw, read_head, reply, serve, transport, until_closed, wire, write,
+    Server, bounds, pool, raw, read_head, reply, serve, transport, until_closed, wire, within,
+    write,
 };
 
 const SWITCHED: &[u8] = b"HTTP/1.1 101 UPGRADED\r\nconnection: Upgrade\r\nupgrade: tcp\r\n\r\n";
@@ -47,7 +48,7 @@ async fn open(server: &Server, bounds: &Bounds) -> Box<dyn Duplex> {
     let duplex = transport()
         .upgrade(&pool(), wire("POST", &server.url()), "tcp", bounds)
         .await;
-    duplex.ok().expect("it was not switched")
+    duplex.expect("it was not switched")
 }
 
 async fn process(server: &Server, framing: Framing, input_end: InputEnd) -> Process {
@@ -61,9 +62,7 @@ async fn process(server: &Server, framing: Framing, input_end: InputEnd) -> Proc
 pub async fn read(process: &mut Process) -> (String, String, Ended) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     loop {
-        match process
-            .output
-            .next()
+        match within(process.output.next())
             .await
             .expect("it ended without saying so")
         {
@@ -340,10 +339,10 @@ async fn the_end_of_a_lease_closes_its_streams_whether_anybody_reads_or_not() {
         if reading {
             let (ended, ()) = tokio::join!(read(&mut process), async { lease.cancel() });
             assert!(matches!(ended.2, Ended::Lost(why) if why.contains("no longer active")));
-            was.recv().await.unwrap();
+            within(was.recv()).await.unwrap();
         } else {
             lease.cancel();
-            was.recv().await.unwrap();
+            within(was.recv()).await.unwrap();
             assert!(process.input.write("late".into()).await.is_err());
             assert!(
                 matches!(read(&mut process).await.2, Ended::Lost(why) if why.contains("no longer active"))
@@ -358,11 +357,11 @@ async fn the_end_of_a_lease_closes_its_streams_whether_anybody_reads_or_not() {
     };
     let duplex = open(&server, &under).await;
     lease.cancel();
-    was.recv().await.unwrap();
+    within(was.recv()).await.unwrap();
     drop(duplex);
     // And one whose process is let go.
     drop(process(&server, Framing::Merged, InputEnd::None).await);
-    was.recv().await.unwrap();
+    within(was.recv()).await.unwrap();
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::server::{
     Server, bounds, pool, raw, read_head, reply, serve, settings, transport, until_closed, wire,
-    write,
+    within, write,
 };
 use crate::streams::{read, wiring};
 
@@ -483,7 +483,7 @@ async fn the_end_of_a_lease_closes_its_sockets_whether_anybody_reads_or_not() {
         .wire(channels(InputEnd::HalfClose, ExitSource::StatusChannel))
         .unwrap();
     lease.cancel();
-    was.recv().await.unwrap();
+    within(was.recv()).await.unwrap();
     assert!(process.input.write("late".into()).await.is_err());
     assert!(
         matches!(read(&mut process).await.2, Ended::Lost(why) if why.contains("no longer active"))
@@ -495,5 +495,5 @@ async fn the_end_of_a_lease_closes_its_sockets_whether_anybody_reads_or_not() {
             .ok()
             .unwrap(),
     );
-    was.recv().await.unwrap();
+    within(was.recv()).await.unwrap();
 }
