@@ -333,11 +333,10 @@ mod tests {
             ("basic 1", basic("abc")),
             ("basic 2", basic("abcd")),
             ("hex", crate::hex(KEY.as_bytes())),
+            ("wrapped in JSON", wrapped.replace("\r\n", "\\n")),
             ("wrapped", wrapped),
-            (
-                "wrapped in JSON",
-                STANDARD.encode(KEY).replace("3c", "3\\nc"),
-            ),
+            ("lower", KEY.to_ascii_lowercase()),
+            ("upper hex", crate::hex(KEY.as_bytes()).to_ascii_uppercase()),
             ("slash", KEY.replace('/', "\\/")),
         ] {
             let text = format!("before {echo} after");

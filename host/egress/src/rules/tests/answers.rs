@@ -106,6 +106,7 @@ fn a_server_that_echoes_what_it_got_tells_nothing() {
     ] {
         let mut response = answer(200, &format!("{{\"echo\":\"{echo}\"}}"));
         response.head.headers.push(("x-echo".into(), echo.clone()));
+        response.head.headers.push((format!("x-{KEY}"), "1".into()));
         let seen = rules.answered(&expects, response).expect("an answer");
         assert!(seen.found.is_empty());
         let text = shown(&seen.response);
