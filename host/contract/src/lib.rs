@@ -12,6 +12,7 @@ mod egress;
 mod error;
 mod formats;
 mod grant;
+mod http;
 mod manifest;
 mod observe;
 mod process;
@@ -21,6 +22,10 @@ pub use egress::{CallHost, Egress, Level, Output, SshSession, Thing, Workspace};
 pub use error::{Code, Error, FieldViolation};
 pub use formats::{FORMATS, Formats};
 pub use grant::{Ceiling, Grant, Part, covers};
+pub use http::{
+    Duplex, ExitSource, Framing, HttpHead, HttpLines, HttpRequest, HttpResponse, InputEnd,
+    NoStream, Piece, Wiring,
+};
 pub use manifest::{
     Check, Claim, Creation, Credential, Driver, Expectation, Features, ImageBinding, ImageKind,
     Limits, Manifest, Mint, Operation, Request, Role, Site,

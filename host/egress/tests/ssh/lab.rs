@@ -125,6 +125,7 @@ impl Lab {
             lease: None,
             execution: None,
             fresh: false,
+            http: None,
             payloads: Arc::new(Payloads::none()),
             recorder: self.records.clone(),
         }
