@@ -50,6 +50,14 @@ pub struct AnswerBody {
     closed: Option<CancellationToken>,
 }
 
+/// Which deadline passed.
+#[derive(Clone, Copy)]
+enum Late {
+    Total,
+    Transfer,
+    Idle,
+}
+
 impl Answer {
     pub(super) fn of(begun: Begun, pools: &Arc<Pools>, bounds: &Bounds) -> Answer {
         let Begun {
@@ -147,7 +155,7 @@ impl AnswerBody {
             };
             self.waited += began.elapsed();
             match frame {
-                Err(_) => return Err(self.course.lost(late)),
+                Err(_) => return Err(self.course.lost(self.told(late))),
                 Ok(None) => {
                     self.finish();
                     return Ok(None);
@@ -169,31 +177,30 @@ impl AnswerBody {
         }
     }
 
-    /// The next deadline, and what it says.
-    fn due(&self, now: Instant) -> (Instant, String) {
+    /// The next deadline, and which it is.
+    fn due(&self, now: Instant) -> (Instant, Late) {
         let idle = now + self.idle;
         let transfer = now + self.transfer.saturating_sub(self.waited);
         match self.until {
-            Some(until) if until <= idle => (
-                until,
-                format!(
-                    "the answer did not end within the {} the request was given",
-                    span(self.course.total)
-                ),
+            Some(until) if until <= idle => (until, Late::Total),
+            None if transfer <= idle => (transfer, Late::Transfer),
+            _ => (idle, Late::Idle),
+        }
+    }
+
+    fn told(&self, late: Late) -> String {
+        match late {
+            Late::Total => format!(
+                "the answer did not end within the {} the request was given",
+                span(self.course.total)
             ),
-            None if transfer <= idle => (
-                transfer,
-                format!(
-                    "the answer kept its reader waiting for {} in all; the server is too slow",
-                    span(self.transfer)
-                ),
+            Late::Transfer => format!(
+                "the answer kept its reader waiting for {} in all; the server is too slow",
+                span(self.transfer)
             ),
-            _ => (
-                idle,
-                format!(
-                    "the answer stopped in the middle: nothing came for {}",
-                    span(self.idle)
-                ),
+            Late::Idle => format!(
+                "the answer stopped in the middle: nothing came for {}",
+                span(self.idle)
             ),
         }
     }

@@ -72,6 +72,8 @@ struct Idle {
 
 struct Room {
     idle: Mutex<Vec<Idle>>,
+    /// The most that lie idle: streams may be many more, and leave their connections here.
+    most: usize,
     requests: Arc<Semaphore>,
     streams: Arc<Semaphore>,
     /// Nothing of it is given out again.
@@ -103,6 +105,7 @@ impl Room {
     fn new(settings: &HttpSettings, retired: bool) -> Arc<Room> {
         Arc::new(Room {
             idle: Mutex::new(Vec::new()),
+            most: settings.connections.max(1),
             requests: Arc::new(Semaphore::new(settings.connections.max(1))),
             streams: Arc::new(Semaphore::new(settings.streams.max(1))),
             retired: AtomicBool::new(retired),
@@ -128,7 +131,9 @@ impl Room {
 
     fn put(&self, link: Link) {
         let mut idle = lock(&self.idle);
-        if !self.retired.load(Ordering::Acquire) && !link.sender.is_closed() {
+        idle.retain(|i| !i.link.sender.is_closed());
+        let retired = self.retired.load(Ordering::Acquire);
+        if !retired && !link.sender.is_closed() && idle.len() < self.most {
             idle.push(Idle {
                 link,
                 since: Instant::now(),

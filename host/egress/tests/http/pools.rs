@@ -284,6 +284,49 @@ async fn a_full_pool_is_busy_and_a_download_takes_no_request_s_place() {
 }
 
 #[tokio::test]
+async fn no_more_connections_lie_idle_than_requests_may_use() {
+    let closed = Arc::new(AtomicUsize::new(0));
+    let count = closed.clone();
+    let server = raw(move |mut stream| {
+        let count = count.clone();
+        async move {
+            read_head(&mut stream).await;
+            write(
+                &mut stream,
+                b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+            )
+            .await;
+            until_closed(&mut stream).await;
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+    })
+    .await;
+    let transport = Transport::new(HttpSettings {
+        connections: 2,
+        ..settings()
+    });
+    let mut downloads = Vec::new();
+    for _ in 0..6 {
+        let request = wire("GET", &server.url());
+        downloads.push(
+            transport
+                .exchange(&pool(), request, &lasting())
+                .await
+                .unwrap(),
+        );
+    }
+    assert_eq!(server.accepted(), 6);
+    for download in downloads {
+        assert_eq!(download.whole().await.unwrap().body.as_bytes(), b"ok");
+    }
+    until("the others to be closed", || {
+        closed.load(Ordering::SeqCst) == 4
+    })
+    .await;
+    assert_eq!(transport.idle(), 2);
+}
+
+#[tokio::test]
 async fn an_answer_before_the_end_of_the_request_is_told_and_its_connection_is_not_used_again() {
     let server = raw(|mut stream| async move {
         read_head(&mut stream).await;
