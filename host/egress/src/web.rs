@@ -60,7 +60,7 @@ impl Web {
         self.rules
             .get_or_init(|| {
                 Rules::new(
-                    &http.facts,
+                    &http.facts.within(&scope.grant),
                     &scope.payloads,
                     scope.reach,
                     scope.lease.as_ref(),

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use leasehold_contract::{Code, Credential, Error, Mint, Operation};
+use leasehold_contract::{Code, Credential, Error, Grant, Mint, Operation};
 
 use crate::http::Destination;
 use crate::secret::Secret;
@@ -36,6 +36,27 @@ pub struct HttpFacts {
     pub children: BTreeSet<String>,
     /// Whether this call is `acquire`, the only one in which an environment is made.
     pub acquiring: bool,
+}
+
+impl HttpFacts {
+    /// What of it the grant leaves. Values stay, so that they are looked for; without a site they work nowhere. What a
+    /// mint names stays hidden for the same reason.
+    pub(crate) fn within(&self, grant: &Grant) -> HttpFacts {
+        let mut left = self.clone();
+        left.streams &= grant.streams;
+        left.origins.retain(|one| grant.origins.contains(one));
+        if !grant.operations {
+            left.operations.clear();
+        }
+        if !grant.credentials {
+            left.credentials.clear();
+            for mint in &mut left.mints {
+                mint.sites.clear();
+                mint.to.clear();
+            }
+        }
+        left
+    }
 }
 
 /// An endpoint of the resolved configuration.

@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use hyper::Request;
 use hyper::body::Incoming;
 use leasehold_contract::{
-    Code, Content, Creation, Credential, Egress, Error, HttpRequest, Mint, Operation, Role, Site,
+    Code, Content, Creation, Credential, Egress, Error, Grant, HttpRequest, Limits, Mint,
+    Operation, Role, Site,
 };
 use leasehold_egress::{
     CallScope, CredentialValue, EgressRecord, Endpoint, HttpFacts, HttpScope, Kept, LeaseScope,
@@ -99,6 +100,7 @@ pub struct Lab {
     pub lease: LeaseScope,
     pub token: String,
     pub granted: bool,
+    pub grant: Grant,
     pub disk_full: bool,
     pub sink_fails: bool,
 }
@@ -191,6 +193,19 @@ impl Lab {
             },
             token,
             granted: true,
+            grant: Grant {
+                ssh: false,
+                streams: true,
+                origins: Vec::new(),
+                operations: true,
+                credentials: true,
+                limits: Limits {
+                    memory_mib: 64,
+                    cpu: 1000,
+                    exchanges: 64,
+                    body_mib: 8,
+                },
+            },
             disk_full: false,
             sink_fails: false,
         }
@@ -218,6 +233,7 @@ impl Lab {
         };
         Ssh::new(SshSettings::default()).call(CallScope {
             company: "c1".into(),
+            grant: Arc::new(self.grant.clone()),
             plugin_revision: "p1".into(),
             secret_version: "s1".into(),
             targets: Default::default(),

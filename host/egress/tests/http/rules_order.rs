@@ -128,3 +128,41 @@ async fn a_plugin_that_was_granted_no_http_sends_none() {
     assert!(error.message.contains("granted none"), "{error}");
     assert_eq!(lab.server.accepted(), 0);
 }
+
+#[tokio::test]
+async fn what_a_grant_leaves_out_is_refused_and_what_a_mint_names_stays_hidden() {
+    let leased = || {
+        Lab::leased(|request| async move {
+            match request.uri().path() {
+                "/v1/boxes/box-1/token" => reply(200, r#"{"token":"minted-canary-0123"}"#),
+                _ => reply(200, "{}"),
+            }
+        })
+    };
+    let mut lab = leased().await;
+    lab.grant.operations = false;
+    let call = lab.call();
+    let refused = call.http_send(lab.ask("DELETE", "/boxes/box-1")).await;
+    assert_eq!(refused.unwrap_err().code, Code::PermissionDenied);
+    call.http_send(lab.ask("GET", "/boxes/box-1"))
+        .await
+        .unwrap();
+
+    let mut lab = leased().await;
+    lab.grant.credentials = false;
+    let call = lab.call();
+    let refused = call.http_send(lab.ask("GET", "/boxes/box-1")).await;
+    assert_eq!(refused.unwrap_err().code, Code::PermissionDenied);
+    let mut bare = lab.ask("POST", "/boxes/box-1/token");
+    bare.headers.clear();
+    let told = format!("{:?}", call.http_send(bare).await.unwrap());
+    assert!(!told.contains("canary"), "{told}");
+
+    let mut lab = leased().await;
+    lab.grant.streams = false;
+    let attach = lab.ask("GET", "/boxes/box-1/attach");
+    let Err(NoStream::Failed(refused)) = lab.call().upgrade(attach, "tcp".into()).await else {
+        panic!("no stream was granted");
+    };
+    assert_eq!(refused.code, Code::PermissionDenied);
+}
