@@ -10,7 +10,7 @@ use crate::bindings::base::leasehold::provider::http as imports;
 use crate::bindings::base::leasehold::provider::types::{Code, Content, Error};
 use crate::error::Result;
 
-pub use imports::{Bytes, Lines, Request, Response};
+pub use imports::{Bytes, Lines, Piece, Request, Response};
 
 /// A request that is not sent yet.
 #[derive(Clone, Debug)]
@@ -95,19 +95,17 @@ impl Ask {
     /// # Errors
     /// What egress said; any other status as the error that it means.
     pub fn send(self, expected: &[u16]) -> Result<Answer> {
-        if let Some(fault) = self.fault {
-            return Err(Error::internal(fault));
-        }
-        let response = imports::send(&self.request)?;
-        if expected.contains(&response.status) {
-            return Ok(Answer { response });
-        }
-        Err(refused(
-            &self.request,
-            response.status,
-            &response.headers,
-            &response.body.to_text(),
-        ))
+        let request = self.whole()?;
+        answered(&request, imports::send(&request)?, expected)
+    }
+
+    /// Sends it with a body in pieces, of which some may be bytes that the host has; the request's own body is not used.
+    ///
+    /// # Errors
+    /// As [`Ask::send`].
+    pub fn upload(self, body: Vec<Piece>, expected: &[u16]) -> Result<Answer> {
+        let request = self.whole()?;
+        answered(&request, imports::upload(&request, body)?, expected)
     }
 
     /// Sends it, and takes the answer's body as a handle of bytes that the host moves.
@@ -115,14 +113,12 @@ impl Ask {
     /// # Errors
     /// As [`Ask::send`].
     pub fn download(self, expected: &[u16]) -> Result<Bytes> {
-        if let Some(fault) = self.fault {
-            return Err(Error::internal(fault));
-        }
-        let (head, bytes) = imports::download(&self.request)?;
+        let request = self.whole()?;
+        let (head, bytes) = imports::download(&request)?;
         if expected.contains(&head.status) {
             return Ok(bytes);
         }
-        Err(refused(&self.request, head.status, &head.headers, ""))
+        Err(refused(&request, head.status, &head.headers, ""))
     }
 
     /// Sends it, and reads the answer a line at a time while it comes.
@@ -130,17 +126,35 @@ impl Ask {
     /// # Errors
     /// As [`Ask::send`].
     pub fn lines(self, expected: &[u16]) -> Result<Lines> {
-        if let Some(fault) = self.fault {
-            return Err(Error::internal(fault));
-        }
-        let lines = imports::open(&self.request)?;
+        let request = self.whole()?;
+        let lines = imports::open(&request)?;
         let head = lines.head();
         if expected.contains(&head.status) {
             return Ok(lines);
         }
         let first = lines.next().ok().flatten().unwrap_or_default();
-        Err(refused(&self.request, head.status, &head.headers, &first))
+        Err(refused(&request, head.status, &head.headers, &first))
     }
+
+    /// The request, unless something went wrong while it was built.
+    pub(crate) fn whole(self) -> Result<Request> {
+        match self.fault {
+            Some(fault) => Err(Error::internal(fault)),
+            None => Ok(self.request),
+        }
+    }
+}
+
+fn answered(request: &Request, response: Response, expected: &[u16]) -> Result<Answer> {
+    if expected.contains(&response.status) {
+        return Ok(Answer { response });
+    }
+    Err(refused(
+        request,
+        response.status,
+        &response.headers,
+        &response.body.to_text(),
+    ))
 }
 
 /// An answer whose status was expected.
@@ -199,7 +213,12 @@ fn find<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
 
 /// What a status that was not expected means. Where a request may have taken effect and the status does not
 /// deny it, the outcome is unknown: the host reconciles.
-fn refused(request: &Request, status: u16, headers: &[(String, String)], body: &str) -> Error {
+pub(crate) fn refused(
+    request: &Request,
+    status: u16,
+    headers: &[(String, String)],
+    body: &str,
+) -> Error {
     let safe = matches!(request.method.as_str(), "GET" | "HEAD");
     let code = match status {
         401 => Code::Unauthenticated,

@@ -117,6 +117,7 @@ mod http;
 mod manifest;
 mod provider;
 pub mod ssh;
+mod streams;
 
 pub use answer::{
     Acquired, Finding, Listed, Page, Resumed, Started, acquired, condition_message, finding, gone,
@@ -126,8 +127,7 @@ pub use bindings::base::exports::leasehold::provider::lifecycle::{
     Claim, Condition, Driver, Features, ImageKind, KeptAlive, Limits, Manifest, Observation, Query,
     Severity,
 };
-pub use bindings::base::leasehold::provider::http::{Bytes, Lines};
-pub use bindings::base::leasehold::provider::streams::{Duplex, Process, Size};
+pub use bindings::base::leasehold::provider::http::{Bytes, Lines, Piece};
 pub use bindings::base::leasehold::provider::types::{
     Code, Content, Error, FieldViolation, Label, LeaseRef, Moment, Purpose,
 };
@@ -141,3 +141,4 @@ pub use manifest::{
 };
 pub use provider::{Execution, Files, Provider, Suspension};
 pub use serde_json::{Value, json};
+pub use streams::{Duplex, ExitSource, Framing, InputEnd, Marks, Process, Size};

@@ -11,7 +11,8 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::call::Content;
-use crate::error::Error;
+use crate::error::{Code, Error};
+use crate::http::{Duplex, HttpHead, HttpLines, HttpRequest, HttpResponse, NoStream, Piece};
 use crate::observe::CommandState;
 use crate::process::{ByteStream, Process, Size};
 
@@ -56,7 +57,7 @@ pub trait CallHost: Send + Sync + 'static {
     async fn cancelled(&self);
 }
 
-/// A component's only way out.
+/// A component's only way out. What an implementation does not know, it refuses.
 #[async_trait]
 pub trait Egress: Send + Sync + 'static {
     /// Opens a session to the `ssh-target` at this JSON pointer of the call's configuration.
@@ -66,6 +67,50 @@ pub trait Egress: Send + Sync + 'static {
         username: Option<String>,
         timeout: Option<Duration>,
     ) -> Result<Arc<dyn SshSession>, Error>;
+    /// See `http.send`.
+    async fn http_send(&self, request: HttpRequest) -> Result<HttpResponse, Error> {
+        Err(refused(&request))
+    }
+    /// See `http.open`.
+    async fn http_open(&self, request: HttpRequest) -> Result<Box<dyn HttpLines>, Error> {
+        Err(refused(&request))
+    }
+    /// See `http.download`.
+    async fn http_download(&self, request: HttpRequest) -> Result<(HttpHead, ByteStream), Error> {
+        Err(refused(&request))
+    }
+    /// See `http.upload`.
+    async fn http_upload(
+        &self,
+        request: HttpRequest,
+        _body: Vec<Piece>,
+    ) -> Result<HttpResponse, Error> {
+        Err(refused(&request))
+    }
+    /// See `streams.upgrade`.
+    async fn upgrade(
+        &self,
+        request: HttpRequest,
+        _protocol: String,
+    ) -> Result<Box<dyn Duplex>, NoStream> {
+        Err(NoStream::Failed(refused(&request)))
+    }
+    /// See `streams.websocket`.
+    async fn websocket(
+        &self,
+        request: HttpRequest,
+        _protocols: Vec<String>,
+    ) -> Result<Box<dyn Duplex>, NoStream> {
+        Err(NoStream::Failed(refused(&request)))
+    }
+}
+
+/// The answer of an egress that knows no HTTP.
+fn refused(_request: &HttpRequest) -> Error {
+    Error::new(
+        Code::PermissionDenied,
+        "egress lets no HTTP request through: this host grants none",
+    )
 }
 
 /// A directory on a target that carries this host's marker.
@@ -133,5 +178,5 @@ pub trait SshSession: Send + Sync + 'static {
     /// See `get`.
     async fn get(&self, root: String, path: String) -> Result<ByteStream, Error>;
     /// See `forward`: bytes both ways.
-    async fn forward(&self, port: u16) -> Result<Process, Error>;
+    async fn forward(&self, port: u16) -> Result<Box<dyn Duplex>, Error>;
 }

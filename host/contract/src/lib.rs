@@ -10,6 +10,7 @@
 mod call;
 mod egress;
 mod error;
+mod http;
 mod manifest;
 mod observe;
 mod process;
@@ -17,6 +18,10 @@ mod process;
 pub use call::{Call, Command, Content, Label, LeaseRef, Purpose};
 pub use egress::{CallHost, Egress, Level, Output, SshSession, Thing, Workspace};
 pub use error::{Code, Error, FieldViolation};
+pub use http::{
+    Duplex, ExitSource, Framing, HttpHead, HttpLines, HttpRequest, HttpResponse, InputEnd,
+    NoStream, Piece, Wiring,
+};
 pub use manifest::{
     Check, Claim, Creation, Credential, Driver, Expectation, Features, ImageBinding, ImageKind,
     Limits, Manifest, Mint, Operation, Request, Role, Site,

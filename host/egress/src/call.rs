@@ -1,22 +1,28 @@
-//! The door's first half: one object per call of a component, which opens sessions to configured targets only.
+//! The door's first half: one object per call of a component, which opens sessions to configured targets only and
+//! sends requests as the rules have it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_contract::{Code, Egress, Error, SshSession};
+use leasehold_contract::{
+    ByteStream, Code, Duplex, Egress, Error, HttpHead, HttpLines, HttpRequest, HttpResponse,
+    NoStream, Piece, SshSession,
+};
 use tokio::time::timeout;
 
 use crate::error::{cancelled, failed, quote, unavailable};
 use crate::pool::{Pools, Want};
 use crate::scope::{Action, CallScope, EgressRecord, LeaseScope, Reach};
 use crate::session::Session;
+use crate::web::Web;
 
 /// [`Egress`] of one call.
 pub(crate) struct Call {
     pools: Arc<Pools>,
     gate: Arc<CallGate>,
+    web: Web,
 }
 
 /// Authorises and records what one call asks for; shared by its sessions.
@@ -29,18 +35,20 @@ pub(crate) struct CallGate {
 pub(crate) struct At {
     /// Of the field in the call's configuration.
     pub(crate) pointer: String,
-    /// `user@host:port`.
+    /// `user@host:port`, or an origin.
     pub(crate) name: String,
 }
 
 impl Call {
     pub(crate) fn new(pools: Arc<Pools>, scope: CallScope) -> Call {
+        let gate = Arc::new(CallGate {
+            scope,
+            acted: AtomicBool::new(false),
+        });
         Call {
             pools,
-            gate: Arc::new(CallGate {
-                scope,
-                acted: AtomicBool::new(false),
-            }),
+            web: Web::new(gate.clone()),
+            gate,
         }
     }
 }
@@ -53,10 +61,26 @@ impl CallGate {
         action: Action,
         place: Option<&str>,
     ) -> Result<(), Error> {
-        let target = at.name.as_str();
-        let refused = self.judge(target, action).err();
+        let refused = self.judge(&at.name, action).err();
         // A script of a function that only looks is trusted to look: what it does is not the host's to see.
         let acts = action.acts() && !(self.scope.reach == Reach::Read && action == Action::Run);
+        // A workspace's place is what the host finds it by after a crash, whatever went before.
+        let makes = acts && action == Action::MakeWorkspace;
+        self.enter(at, action, place, refused, acts, makes).await
+    }
+
+    /// Lets through what was judged, or refuses it; either is recorded before it returns: durably where it `acts` first
+    /// in this call, and always where it `makes` something.
+    pub(crate) async fn enter(
+        &self,
+        at: &At,
+        action: Action,
+        place: Option<&str>,
+        refused: Option<Error>,
+        acts: bool,
+        makes: bool,
+    ) -> Result<(), Error> {
+        let target = at.name.as_str();
         let first = refused.is_none() && acts && !self.acted.swap(true, Ordering::AcqRel);
         let lease = self.scope.lease.as_ref();
         let record = EgressRecord {
@@ -66,8 +90,7 @@ impl CallGate {
             place: place.map(str::to_owned),
             denied: refused.as_ref().map(|e| e.message.clone()),
             lease: lease.map(|l| (l.lease.clone(), l.acquisition.clone(), l.epoch)),
-            // A workspace's place is what the host finds it by after a crash, whatever went before.
-            durable: first || (acts && action == Action::MakeWorkspace),
+            durable: first || makes,
         };
         let recorded = self.scope.recorder.record(record).await;
         if let Some(error) = refused {
@@ -101,7 +124,8 @@ impl CallGate {
         self.open(target)
     }
 
-    fn open(&self, target: &str) -> Result<(), Error> {
+    /// Whether the call's epoch is the lease's still.
+    pub(crate) fn open(&self, target: &str) -> Result<(), Error> {
         match &self.scope.lease {
             Some(lease) if lease.closed.is_cancelled() => Err(cancelled(target)),
             _ => Ok(()),
@@ -217,5 +241,41 @@ impl Egress for Call {
             self.gate.clone(),
             at,
         )))
+    }
+
+    async fn http_send(&self, request: HttpRequest) -> Result<HttpResponse, Error> {
+        self.web.send(request).await
+    }
+
+    async fn http_open(&self, request: HttpRequest) -> Result<Box<dyn HttpLines>, Error> {
+        self.web.open(request).await
+    }
+
+    async fn http_download(&self, request: HttpRequest) -> Result<(HttpHead, ByteStream), Error> {
+        self.web.download(request).await
+    }
+
+    async fn http_upload(
+        &self,
+        request: HttpRequest,
+        body: Vec<Piece>,
+    ) -> Result<HttpResponse, Error> {
+        self.web.upload(request, body).await
+    }
+
+    async fn upgrade(
+        &self,
+        request: HttpRequest,
+        protocol: String,
+    ) -> Result<Box<dyn Duplex>, NoStream> {
+        self.web.upgrade(request, protocol).await
+    }
+
+    async fn websocket(
+        &self,
+        request: HttpRequest,
+        protocols: Vec<String>,
+    ) -> Result<Box<dyn Duplex>, NoStream> {
+        self.web.websocket(request, protocols).await
     }
 }

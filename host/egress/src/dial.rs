@@ -1,8 +1,10 @@
-//! Reaches an address: resolves a name once and dials what it resolved to, all addresses in turn.
+//! Reaches an address: dials all that a name resolved to, in turn. No proxy is taken from the environment.
 //!
-//! The target was typed by an administrator, so every range may be dialled. No proxy is taken from the environment.
+//! [`dial`] is for SSH targets, which an administrator typed, so every range may be dialled. HTTP checks the addresses
+//! before it dials them.
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -26,20 +28,44 @@ pub(crate) async fn dial(target: &str, host: &str, port: u16) -> Result<TcpStrea
             )
         })?
         .collect();
-    let mut waiting = alternate(found);
-    if waiting.is_empty() {
+    if found.is_empty() {
         return Err(unavailable(
             target,
             format_args!("the name {host} resolves to no address; check host"),
         ));
     }
+    match first(found, TcpStream::connect).await {
+        Ok(stream) => {
+            let _ = stream.set_nodelay(true);
+            Ok(stream)
+        }
+        Err(last) => Err(unreached(
+            target,
+            last,
+            "check port and that sshd runs there",
+        )),
+    }
+}
+
+/// The first of these addresses that `connect` reaches; else the last one that failed, and why.
+pub(crate) async fn first<T, F, C>(
+    found: Vec<SocketAddr>,
+    connect: C,
+) -> Result<T, Option<(SocketAddr, io::Error)>>
+where
+    T: Send + 'static,
+    F: Future<Output = io::Result<T>> + Send + 'static,
+    C: Fn(SocketAddr) -> F,
+{
+    let mut waiting = alternate(found);
     let mut trying = JoinSet::new();
     let mut last = None;
     loop {
         if let Some(address) = waiting.pop_front() {
-            trying.spawn(async move { (address, TcpStream::connect(address).await) });
+            let connecting = connect(address);
+            trying.spawn(async move { (address, connecting.await) });
         } else if trying.is_empty() {
-            break;
+            return Err(last);
         }
         let done = if waiting.is_empty() {
             trying.join_next().await
@@ -50,18 +76,23 @@ pub(crate) async fn dial(target: &str, host: &str, port: u16) -> Result<TcpStrea
             }
         };
         match done {
-            Some(Ok((_, Ok(stream)))) => {
-                let _ = stream.set_nodelay(true);
-                return Ok(stream);
-            }
+            Some(Ok((_, Ok(stream)))) => return Ok(stream),
             Some(Ok((address, Err(e)))) => last = Some((address, e)),
             Some(Err(_)) | None => {}
         }
     }
-    Err(match last {
-        Some((address, e)) if e.kind() == std::io::ErrorKind::ConnectionRefused => unavailable(
+}
+
+/// What [`first`] failed with, as an error of the contract; `refused` is the mend where the port is closed.
+pub(crate) fn unreached(
+    target: &str,
+    last: Option<(SocketAddr, io::Error)>,
+    refused: &str,
+) -> Error {
+    match last {
+        Some((address, e)) if e.kind() == io::ErrorKind::ConnectionRefused => unavailable(
             target,
-            format_args!("{address} refuses the connection; check port and that sshd runs there"),
+            format_args!("{address} refuses the connection; {refused}"),
         ),
         Some((address, e)) => unavailable(
             target,
@@ -70,7 +101,7 @@ pub(crate) async fn dial(target: &str, host: &str, port: u16) -> Result<TcpStrea
             ),
         ),
         None => unavailable(target, "no address could be dialled"),
-    })
+    }
 }
 
 /// The resolver's order, the two families in turn.

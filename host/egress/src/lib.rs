@@ -1,13 +1,17 @@
-//! SSH egress: the only way from a component, or from the host's own checks, to a target.
+//! Egress: the only way from a component, or from the host's own checks, to anything outside.
 //!
 //! It implements the door of `leasehold-contract` ([`Egress`](leasehold_contract::Egress),
-//! [`SshSession`](leasehold_contract::SshSession) and the halves of a process) over russh. The map:
+//! [`SshSession`](leasehold_contract::SshSession), the halves of a process and a duplex) over russh, hyper and rustls.
+//! The map:
 //!
 //! - [`SshTarget`] is a resolved `ssh-target`; [`CallScope`] is what one call may do, for whom, and where it is recorded.
 //! - `trust` decides about host keys, `dial` and `connect` make an authenticated connection through every hop,
 //!   `pool` shares them within one (company, plugin revision, secret version, target, trust).
 //! - `remote` is what runs on the target: a constant bootstrap, scripts, the supervisor of commands, the finder
 //!   of processes. `files` moves trees. `call` and `session` are the door itself.
+//! - `rules` says what of a request goes out and what of its answer comes back; `web` is the door to it.
+//! - `http` is the wire of requests ([`Transport`]): which origins and addresses there are, connections and their pools,
+//!   one exchange. `duplex` makes processes of forwarded ports, upgraded connections and WebSockets.
 //!
 //! Every operation keeps one order: authorise, record, act. Nothing here knows WebAssembly or a database.
 
@@ -15,12 +19,15 @@ mod call;
 mod channel;
 mod connect;
 mod dial;
+mod duplex;
 mod error;
 mod files;
 mod gate;
 mod handler;
+mod http;
 mod pool;
 mod remote;
+mod rules;
 mod scope;
 mod secret;
 mod session;
@@ -29,13 +36,24 @@ mod stream;
 mod target;
 mod trust;
 mod verify;
+mod web;
 
 use std::sync::Arc;
 
 use leasehold_contract::{Egress, Error};
 
+pub use http::{
+    Answer, AnswerBody, Body, Bounds, Destination, Dialler, Host, HttpSettings, Lines, Origin,
+    OriginPattern, Parsed, PoolKey, Resolver, Scheme, Stream, System, TlsSettings, Transport, Wire,
+};
 pub use pool::PoolScope;
-pub use scope::{Action, CallScope, EgressRecord, LeaseScope, Payloads, Reach, Recorder};
+pub use rules::{
+    CredentialValue, Endpoint, HttpFacts, Kept, KeptValue, MintPlace, Sink, Value, placeholder,
+};
+pub use scope::{
+    Action, CallScope, EgressRecord, HttpScope, LeaseScope, Payloads, Reach, Recorder,
+};
+pub use secret::Secret;
 pub use settings::SshSettings;
 pub use target::{MAX_JUMPS, SshTarget};
 pub use trust::ShownKey;

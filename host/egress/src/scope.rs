@@ -11,6 +11,8 @@ use async_trait::async_trait;
 use leasehold_contract::{Code, Error};
 use tokio_util::sync::CancellationToken;
 
+use crate::http::Transport;
+use crate::rules::{HttpFacts, Sink};
 use crate::secret::Secret;
 use crate::target::SshTarget;
 
@@ -20,7 +22,8 @@ pub enum Reach {
     /// `describe`, `check-config`: reaches nothing.
     Nothing,
     /// `probe`, `inspect`, `list`, `state-of`: may connect and run scripts (what a script does is trust), list
-    /// workspaces, ask what became of a command and read files; makes, starts, signals and removes nothing.
+    /// workspaces, ask what became of a command and read files; makes, starts, signals and removes nothing. Of HTTP, GET,
+    /// HEAD and operations of role `read`.
     Read,
     /// Everything else: all of it.
     Act,
@@ -66,6 +69,11 @@ impl Payloads {
     pub fn insert(&mut self, placeholder: impl Into<String>, value: impl Into<String>) {
         self.values
             .push((placeholder.into(), Secret::new(value.into())));
+    }
+
+    /// Every placeholder and what it stands for.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Secret)> {
+        self.values.iter().map(|(p, value)| (p.as_str(), value))
     }
 
     /// `text` with every placeholder replaced by its value.
@@ -142,6 +150,16 @@ pub enum Action {
     Get,
     /// Open a port of the target's loopback.
     Forward,
+    /// A request over HTTP that changes nothing.
+    HttpRead,
+    /// One that acts on what is the lease's; refused ones too that would change something.
+    HttpAct,
+    /// One that makes the lease's environment.
+    HttpCreate,
+    /// One that makes something of it.
+    HttpCreateChild,
+    /// One that changes something that no lease owns.
+    HttpShared,
 }
 
 impl Action {
@@ -159,20 +177,33 @@ impl Action {
             Action::Put => "put",
             Action::Get => "get",
             Action::Forward => "forward",
+            Action::HttpRead => "http-read",
+            Action::HttpAct => "http-act",
+            Action::HttpCreate => "http-create",
+            Action::HttpCreateChild => "http-create-child",
+            Action::HttpShared => "http-shared",
         }
     }
 
     /// Whether it may change something on the target.
     pub fn acts(self) -> bool {
         match self {
-            Action::Open | Action::ListWorkspaces | Action::StateOf | Action::Get => false,
+            Action::Open
+            | Action::ListWorkspaces
+            | Action::StateOf
+            | Action::Get
+            | Action::HttpRead => false,
             Action::MakeWorkspace
             | Action::RemoveWorkspace
             | Action::Run
             | Action::Start
             | Action::Signal
             | Action::Put
-            | Action::Forward => true,
+            | Action::Forward
+            | Action::HttpAct
+            | Action::HttpCreate
+            | Action::HttpCreateChild
+            | Action::HttpShared => true,
         }
     }
 }
@@ -180,20 +211,21 @@ impl Action {
 /// One line of the activity: what was asked of which target and whether it was let through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EgressRecord {
-    /// `user@host:port`; the pointer where no such target is configured.
+    /// `user@host:port`, or `scheme://host:port`; what was asked for where no such thing is configured.
     pub target: String,
-    /// JSON pointer of the `ssh-target` field in the call's configuration.
+    /// JSON pointer of the field in the call's configuration; empty for an approved origin.
     pub pointer: String,
     /// What was asked.
     pub action: Action,
     /// The directory that it was asked for, where there is one: `parent` of a workspace or a command, `root` of files.
-    /// Durable together with the rest: after a crash the host finds a lease's workspace by it.
+    /// Durable together with the rest: after a crash the host finds a lease's workspace by it. Of HTTP, method and path.
     pub place: Option<String>,
     /// Why it was refused; none when it was let through.
     pub denied: Option<String>,
     /// The lease, its acquisition and epoch, where the call has one.
     pub lease: Option<(String, String, u32)>,
-    /// Must be on disk before [`Recorder::record`] returns: the first act of this call. Others may be written in batches.
+    /// Must be on disk before [`Recorder::record`] returns: the first act of this call, and whatever makes something.
+    /// Others may be written in batches.
     pub durable: bool,
 }
 
@@ -202,6 +234,17 @@ pub struct EgressRecord {
 pub trait Recorder: Send + Sync + 'static {
     /// Takes a record; durably where it says so. An error refuses the action, and the component gets it.
     async fn record(&self, record: EgressRecord) -> Result<(), Error>;
+}
+
+/// HTTP of one call.
+#[derive(Clone)]
+pub struct HttpScope {
+    /// The wire, with its pools.
+    pub transport: Transport,
+    /// What the call may send, and with which secrets.
+    pub facts: Arc<HttpFacts>,
+    /// Where what egress saw in answers goes.
+    pub sink: Arc<dyn Sink>,
 }
 
 /// Everything that egress knows of one call.
@@ -215,6 +258,8 @@ pub struct CallScope {
     pub secret_version: String,
     /// The resolved `ssh-target` fields of the configuration, by JSON pointer.
     pub targets: BTreeMap<String, Arc<SshTarget>>,
+    /// HTTP, where the plugin was granted any.
+    pub http: Option<HttpScope>,
     /// Which function this is.
     pub reach: Reach,
     /// The lease, where there is one.

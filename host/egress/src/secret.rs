@@ -18,6 +18,13 @@ impl<T: Zeroize> Secret<T> {
     }
 }
 
+impl<T: Zeroize + Default> Secret<T> {
+    /// The value, where it is a secret no longer.
+    pub(crate) fn take(mut self) -> T {
+        std::mem::take(&mut self.0)
+    }
+}
+
 impl<T: Zeroize> Drop for Secret<T> {
     fn drop(&mut self) {
         self.0.zeroize();

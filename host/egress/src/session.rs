@@ -6,13 +6,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use leasehold_contract::{
-    ByteStream, Code, CommandState, Content, Ended, Error, Output, Process, Size, SshSession,
-    Workspace,
+    ByteStream, Code, CommandState, Content, Duplex, Ended, Error, Output, Process, Size,
+    SshSession, Workspace,
 };
 use tokio::time::timeout;
 
 use crate::call::{At, CallGate};
 use crate::channel::{Event, exec};
+use crate::duplex::Port;
 use crate::error::{failed, unknown};
 use crate::pool::{Route, Want};
 use crate::remote::{self, Frame, Variable};
@@ -280,7 +281,7 @@ impl SshSession for Session {
             .await
     }
 
-    async fn forward(&self, port: u16) -> Result<Process, Error> {
+    async fn forward(&self, port: u16) -> Result<Box<dyn Duplex>, Error> {
         if port == 0 {
             return Err(Error::new(
                 Code::InvalidConfig,
@@ -291,7 +292,8 @@ impl SshSession for Session {
         let closed = self.gate.scope.lease.as_ref().map(|l| l.closed.clone());
         let going = crate::channel::forward(&self.route, port);
         let running = self.gate.while_open(&self.at.name, going).await?;
-        Ok(stream::process(running, Vec::new(), false, closed))
+        let bytes = stream::process(running, Vec::new(), false, closed);
+        Ok(Box::new(Port(bytes)))
     }
 }
 

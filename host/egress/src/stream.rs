@@ -9,9 +9,7 @@ use leasehold_contract::{Ended, Process, ProcessEvent, ProcessInput, ProcessOutp
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::channel::{Event, Reading, Running, Writing};
-
-/// Why a stream ends when its lease does.
-const OVER: &str = "the lease is no longer active under this epoch";
+use crate::duplex::OVER;
 
 /// Makes a process of a running exec. `early` is what was read with the verdict. When `closed` fires, the connection is
 /// cut, whoever reads or does not.

@@ -11,8 +11,9 @@ use async_trait::async_trait;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use leasehold_contract::{
-    ByteStream, Code, Command, CommandState, Content, Egress, Error, Label, LeaseRef, Output,
-    Process, ProcessEvent, ProcessInput, ProcessOutput, Purpose, Size, SshSession, Workspace,
+    ByteStream, Code, Command, CommandState, Content, Duplex, Egress, Error, Label, LeaseRef,
+    Output, Process, ProcessEvent, ProcessInput, ProcessOutput, Purpose, Size, SshSession,
+    Workspace,
 };
 use leasehold_runtime::{Cache, CallSetup, Plugin, Runtime, Settings};
 
@@ -85,7 +86,7 @@ impl SshSession for Open {
     async fn get(&self, _root: String, _path: String) -> Result<ByteStream, Error> {
         no()
     }
-    async fn forward(&self, _port: u16) -> Result<Process, Error> {
+    async fn forward(&self, _port: u16) -> Result<Box<dyn Duplex>, Error> {
         no()
     }
 }

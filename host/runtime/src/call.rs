@@ -194,6 +194,7 @@ impl Body {
                 function,
                 until,
                 exchanges: self.allowance.exchanges,
+                body: self.allowance.body,
                 lines: Lines::default(),
             },
         );

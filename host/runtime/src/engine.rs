@@ -131,6 +131,7 @@ impl Shared {
             instances: ceilings.core_instances as usize,
             cpu,
             exchanges: asked.map_or(0, |a| a.exchanges.min(ceilings.exchanges)),
+            body: asked.map_or(0, |a| a.body_mib.min(ceilings.body_mib)) as usize * (1 << 20),
         }
     }
 }

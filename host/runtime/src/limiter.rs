@@ -19,6 +19,7 @@ pub(crate) struct Allowance {
     pub(crate) instances: usize,
     pub(crate) cpu: std::time::Duration,
     pub(crate) exchanges: u32,
+    pub(crate) body: usize,
 }
 
 #[derive(Debug)]

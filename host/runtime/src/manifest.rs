@@ -24,6 +24,7 @@ const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 const ENDPOINTS: &[&str] = &["endpoint", "engine-endpoint"];
 const DESTINATIONS: &[&str] = &["endpoint", "engine-endpoint", "ssh-target"];
 const SECRET: &[&str] = &["secret"];
+const REGISTRY: &[&str] = &["registry"];
 
 /// Headers whose value is never a credential's.
 const HOSTS_OWN: &[&str] = &[
@@ -37,6 +38,7 @@ const HOSTS_OWN: &[&str] = &[
     "upgrade",
     "accept-encoding",
     "expect",
+    "http2-settings",
 ];
 
 /// The schema as the component wrote it, parsed.
@@ -317,7 +319,16 @@ impl<'a> Found<'a> {
     }
 
     fn credential(&mut self, at: &str, credential: &Credential) {
-        self.field(&format!("{at}/pointer"), &credential.pointer, SECRET);
+        let of_registry = |site: &Site| *site == Site::RegistryAuth;
+        let all = !credential.sites.is_empty() && credential.sites.iter().all(of_registry);
+        if !all && credential.sites.iter().any(of_registry) {
+            self.say(
+                &format!("{at}/sites"),
+                "has registry-auth beside others; it is of a field of format registry, they are of one of format secret",
+            );
+        }
+        let formats = if all { REGISTRY } else { SECRET };
+        self.field(&format!("{at}/pointer"), &credential.pointer, formats);
         self.sites(at, &credential.sites);
         self.destinations(at, &credential.to);
     }
@@ -414,6 +425,9 @@ impl<'a> Found<'a> {
             );
             return has;
         }
+        if path.contains("//") {
+            self.say(at, "has an empty segment, which no request's path has");
+        }
         for segment in path.split('/') {
             match segment {
                 "{resource}" => has.push("{resource}"),
@@ -428,6 +442,10 @@ impl<'a> Found<'a> {
                          {{child}}, {{acquisition}}, *"
                     ),
                 ),
+                other if other.contains(['%', ';', '\\']) => self.say(
+                    at,
+                    format!("has the segment {other:?}; no request's path has `%`, `;` or a backslash here"),
+                ),
                 _ => {}
             }
         }
@@ -437,10 +455,13 @@ impl<'a> Found<'a> {
     fn operation(&mut self, at: &str, operation: &Operation) {
         self.field(&format!("{at}/endpoint"), &operation.endpoint, ENDPOINTS);
         self.method(&format!("{at}/method"), &operation.method);
-        if matches!(operation.method.as_str(), "GET" | "HEAD") {
+        let opens = operation.method == "GET"
+            && self.manifest.request.streams
+            && matches!(operation.role, Role::Act | Role::Shared);
+        if matches!(operation.method.as_str(), "GET" | "HEAD") && !opens {
             self.say(
                 &format!("{at}/method"),
-                "is GET or HEAD, which need no operation",
+                "is GET or HEAD, which need no operation but one by GET that opens a stream: of role act or shared, with request.streams",
             );
         }
         let has = self.template(&format!("{at}/path"), &operation.path);

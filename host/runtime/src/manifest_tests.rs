@@ -66,6 +66,15 @@ fn sound() -> Manifest {
     }
 }
 
+fn attach(method: &str) -> Operation {
+    Operation {
+        endpoint: "/api".into(),
+        method: method.into(),
+        path: "/v1/boxes/{resource}/attach".into(),
+        role: Role::Act,
+    }
+}
+
 fn wrong(change: impl FnOnce(&mut Manifest)) -> Vec<String> {
     let mut manifest = sound();
     change(&mut manifest);
@@ -82,6 +91,30 @@ fn wrong(change: impl FnOnce(&mut Manifest)) -> Vec<String> {
 #[test]
 fn a_sound_manifest_has_no_violation() {
     assert_eq!(wrong(|_| {}), Vec::<String>::new());
+}
+
+#[test]
+fn a_get_that_opens_a_stream_is_an_operation_that_acts() {
+    let none: Vec<String> = Vec::new();
+    let granted = wrong(|m| {
+        m.request.streams = true;
+        m.operations.push(attach("GET"));
+    });
+    assert_eq!(granted, none);
+}
+
+#[test]
+fn registry_credentials_are_of_a_field_of_format_registry() {
+    let none: Vec<String> = Vec::new();
+    let registry = wrong(|m| {
+        m.config_schema["properties"]["registry"] = json!({ "format": "registry" });
+        m.credentials.push(Credential {
+            pointer: "/registry".into(),
+            sites: vec![Site::RegistryAuth],
+            to: vec!["/api".into()],
+        });
+    });
+    assert_eq!(registry, none);
 }
 
 #[test]
@@ -177,6 +210,46 @@ fn every_rule_flips_the_verdict_and_names_its_field() {
         (
             "/operations/0/path",
             Box::new(|m| m.operations[0].path = "/v1/x{resource}".into()),
+        ),
+        (
+            "/operations/0/method",
+            Box::new(|m| {
+                m.request.streams = true;
+                m.operations[0].method = "GET".into();
+            }),
+        ),
+        (
+            "/operations/0/method",
+            Box::new(|m| {
+                m.operations[0] = attach("GET");
+            }),
+        ),
+        (
+            "/operations/0/method",
+            Box::new(|m| {
+                m.request.streams = true;
+                m.operations[0] = attach("HEAD");
+            }),
+        ),
+        (
+            "/operations/0/path",
+            Box::new(|m| m.operations[0].path = "/v1//x".into()),
+        ),
+        (
+            "/operations/0/path",
+            Box::new(|m| m.operations[0].path = "/v1/%2e".into()),
+        ),
+        (
+            "/operations/0/path",
+            Box::new(|m| m.operations[0].path = "/v1/x;y".into()),
+        ),
+        (
+            "/credentials/0/pointer",
+            Box::new(|m| m.credentials[0].sites = vec![Site::RegistryAuth]),
+        ),
+        (
+            "/credentials/0/sites",
+            Box::new(|m| m.credentials[0].sites.push(Site::RegistryAuth)),
         ),
         (
             "/operations/0/path",

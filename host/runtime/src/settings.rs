@@ -43,7 +43,8 @@ impl Default for Settings {
             pool: Pool::default(),
             component_bytes: 64 << 20,
             compilations: cores.saturating_sub(1).max(1),
-            copied_bytes: 8 << 20,
+            // A buffered body of the largest size, with the rest of its request.
+            copied_bytes: 9 << 20,
             resources: 4096,
             cache: None,
         }
@@ -77,7 +78,7 @@ impl Default for Ceilings {
             memory_mib: 256,
             cpu: Duration::from_secs(10),
             exchanges: 10_000,
-            body_mib: 64,
+            body_mib: 8,
             memories: 32,
             tables: 64,
             table_elements: 200_000,

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold_contract::{ByteStream, CallHost, Code, Egress, Error, Process, SshSession};
+use leasehold_contract::{
+    ByteStream, CallHost, Code, Duplex, Egress, Error, HttpLines, Process, SshSession,
+};
 use wasmtime_wasi::{ResourceTable, WasiCtx, WasiCtxView, WasiView};
 
 use crate::call::Function;
@@ -27,6 +29,8 @@ pub(crate) struct State {
     pub(crate) until: Instant,
     /// Requests through egress that are left.
     pub(crate) exchanges: u32,
+    /// The largest body of a request or an answer that is held whole, in bytes.
+    pub(crate) body: usize,
     /// What is left to be said to the log and as progress.
     pub(crate) lines: Lines,
 }
@@ -77,6 +81,12 @@ impl State {
         self.until.saturating_duration_since(Instant::now())
     }
 
+    /// The rest of the call's time bounds every wait.
+    pub(crate) fn within(&self, timeout: Option<u32>) -> Option<Duration> {
+        let left = self.remaining();
+        Some(timeout.map_or(left, |t| Duration::from_millis(u64::from(t)).min(left)))
+    }
+
     /// Counts one request through egress.
     pub(crate) fn exchange(&mut self) -> Result<(), Error> {
         match self.exchanges.checked_sub(1) {
@@ -104,10 +114,10 @@ impl WasiView for State {
 /// Behind `streams.process`.
 pub struct ProcessEntry(pub(crate) Process);
 /// Behind `streams.duplex`: bytes both ways.
-pub struct DuplexEntry(pub(crate) Process);
+pub struct DuplexEntry(pub(crate) Box<dyn Duplex>);
 /// Behind `http.bytes`.
 pub struct BytesEntry(pub(crate) ByteStream);
 /// Behind `ssh.session`.
 pub struct SessionEntry(pub(crate) Arc<dyn SshSession>);
-/// Behind `http.lines`. Nothing makes one while HTTP is refused.
-pub enum LinesEntry {}
+/// Behind `http.lines`.
+pub struct LinesEntry(pub(crate) Box<dyn HttpLines>);

@@ -163,6 +163,7 @@ impl Machine {
             }),
             execution: way.execution.clone(),
             fresh: way.reach == Reach::Read,
+            http: None,
             payloads: Arc::new(Payloads::none()),
             recorder: Arc::new(Unwritten),
         };

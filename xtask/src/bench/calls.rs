@@ -24,7 +24,7 @@ fn runtime_alone(bench: &Bench, component: &str, calls: usize, copies: usize) ->
         .checkout
         .components()
         .join(format!("{component}.wasm"));
-    let output = Command::new(bench.call_fresh()?)
+    let output = Command::new(bench.example("call_fresh")?)
         .arg(component)
         .args([calls.to_string(), copies.to_string()])
         .output()

@@ -7,6 +7,7 @@
 //! was missed is printed as missed, and the task still succeeds.
 
 mod calls;
+mod egress;
 mod exec;
 mod http;
 mod machine;
@@ -43,7 +44,7 @@ pub struct Arguments {
     /// The cargo profile to build with
     #[arg(long, default_value = "release", value_name = "PROFILE")]
     profile: String,
-    /// Measure this `leasehold` in place of one that is built; `call_fresh` is looked for in `examples` beside it
+    /// Measure this `leasehold` in place of one that is built; `call_fresh` and `exchange` are looked for in `examples` beside it
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
 }
@@ -65,10 +66,10 @@ impl Bench {
         }
     }
 
-    /// The program that times calls inside the runtime, without a server.
-    fn call_fresh(&self) -> Result<PathBuf> {
+    /// A program that times a part of the server, without the rest of it.
+    fn example(&self, name: &str) -> Result<PathBuf> {
         let beside = self.program.parent().context("the program has no folder")?;
-        Ok(beside.join("examples/call_fresh"))
+        Ok(beside.join("examples").join(name))
     }
 
     /// A component by its name.
@@ -91,6 +92,8 @@ const ALL: &[(&str, Benchmark)] = &[
     ("restart", whole::restart),
     ("idle-memory", whole::idle_memory),
     ("list-environments", whole::list_environments),
+    ("egress-small", egress::small),
+    ("egress-large", egress::large),
 ];
 
 /// Measures them.
@@ -137,7 +140,7 @@ pub fn run(checkout: Checkout, arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Builds the server and the program that times calls, in one go so that both are of the same parts.
+/// Builds the server and the programs that time parts of it, in one go so that all are of the same parts.
 fn build(checkout: &Checkout, profile: &str) -> Result<PathBuf> {
     let mut command = shell::command("cargo", ["build", "--locked", "--profile", profile]);
     command
@@ -146,8 +149,11 @@ fn build(checkout: &Checkout, profile: &str) -> Result<PathBuf> {
             "leasehold-server",
             "--package",
             "leasehold-runtime",
+            "--package",
+            "leasehold-egress",
         ])
-        .args(["--bin", "leasehold", "--example", "call_fresh"])
+        .args(["--bin", "leasehold"])
+        .args(["--example", "call_fresh", "--example", "exchange"])
         .arg("--target-dir")
         .arg(&checkout.target)
         .current_dir(&checkout.root);

@@ -108,6 +108,7 @@ impl Lab {
             lease: None,
             execution: None,
             fresh: false,
+            http: None,
             payloads: Arc::new(Payloads::none()),
             recorder: self.records.clone(),
         }

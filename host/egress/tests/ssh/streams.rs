@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use leasehold_contract::{Code, Ended, ProcessEvent};
+use leasehold_contract::{Code, Ended, ExitSource, Framing, InputEnd, ProcessEvent, Wiring};
 use leasehold_parts::Options;
 use sha2::{Digest, Sha256};
 
@@ -232,12 +232,18 @@ async fn a_port_of_the_targets_loopback_is_reached_and_an_empty_one_is_told() {
         let (mut r, mut w) = stream.split();
         tokio::io::copy(&mut r, &mut w).await.unwrap();
     });
-    let mut process = session.forward(port).await.unwrap();
+    let duplex = session.forward(port).await.unwrap();
+    let plain = Wiring {
+        framing: Framing::Merged,
+        input_end: InputEnd::HalfClose,
+        exit: ExitSource::Ask,
+    };
+    let mut process = duplex.wire(plain).unwrap();
     process.input.write("there and back".into()).await.unwrap();
     process.input.end().await.unwrap();
     let (out, _, _) = read(process).await;
     assert_eq!(out, "there and back");
     echo.await.unwrap();
-    let e = session.forward(port).await.unwrap_err();
+    let e = session.forward(port).await.err().unwrap();
     assert_eq!(e.code, Code::Unavailable, "{e}");
 }

@@ -2,13 +2,13 @@
 //! requests are counted, and a command is started only where the host asked for one.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use leasehold_contract as c;
 use leasehold_contract::SshSession;
 use wasmtime::component::Resource;
 
 use super::arguments::{content, error};
+use super::http::host_content;
 use super::imported::ssh::{CommandState, Host, HostSession, Output, Workspace};
 use super::imported::streams::Size;
 use super::imported::types;
@@ -27,12 +27,6 @@ impl State {
     ) -> wasmtime::Result<Result<Arc<dyn SshSession>, types::Error>> {
         let session = Arc::clone(&self.table.get(session)?.0);
         Ok(self.exchange().map(|()| session).map_err(error))
-    }
-
-    /// The rest of the call's time bounds every wait.
-    fn within(&self, timeout: Option<u32>) -> Option<Duration> {
-        let left = self.remaining();
-        Some(timeout.map_or(left, |t| Duration::from_millis(u64::from(t)).min(left)))
     }
 }
 
@@ -109,11 +103,7 @@ impl HostSession for State {
     ) -> Answer<Output> {
         let session = session!(self, session);
         let timeout = self.within(timeout);
-        let stdin = match stdin {
-            types::Content::None => c::Content::None,
-            types::Content::Text(text) => c::Content::Text(text),
-            types::Content::Bytes(bytes) => c::Content::Bytes(bytes),
-        };
+        let stdin = host_content(stdin);
         let ran = session.run(script, args, env, stdin, limit, timeout).await;
         Ok(ran
             .map(|output| Output {

@@ -1,38 +1,60 @@
-//! `interface streams`: upgrades are refused, as a value; a forwarded duplex can be made a process.
+//! `interface streams`: duplexes and processes are the egress's; here their words are turned, nothing is decided.
 
-use async_trait::async_trait;
-use bytes::Bytes;
+use std::sync::Arc;
+
 use leasehold_contract as c;
-use leasehold_contract::{Ended, Process, ProcessEvent, ProcessInput, ProcessOutput};
 use wasmtime::component::Resource;
 
 use super::arguments::error;
-use super::http::refused;
 use super::imported::http::Request;
 use super::imported::streams::{
-    ExitSource, Framing, Host, HostDuplex, HostProcess, InputEnd, NoStream, Wiring,
+    ExitSource, Framing, Host, HostDuplex, HostProcess, InputEnd, NoStream, Refusal, Wiring,
 };
 use super::imported::types;
 use crate::state::{DuplexEntry, ProcessEntry, State};
 
-/// The most bytes that a wiring may send to say that input ended.
-const END_BYTES: usize = 64;
-
 impl Host for State {
     async fn upgrade(
         &mut self,
-        _request: Request,
-        _protocol: String,
+        request: Request,
+        protocol: String,
     ) -> wasmtime::Result<Result<Resource<DuplexEntry>, NoStream>> {
-        Ok(Err(NoStream::Failed(refused())))
+        let request = match self.request(request) {
+            Ok(request) => request,
+            Err(e) => return Ok(Err(NoStream::Failed(error(e)))),
+        };
+        let egress = Arc::clone(&self.egress);
+        let duplex = egress.upgrade(request, protocol).await;
+        self.duplex(duplex)
     }
 
     async fn websocket(
         &mut self,
-        _request: Request,
-        _protocols: Vec<String>,
+        request: Request,
+        protocols: Vec<String>,
     ) -> wasmtime::Result<Result<Resource<DuplexEntry>, NoStream>> {
-        Ok(Err(NoStream::Failed(refused())))
+        let request = match self.request(request) {
+            Ok(request) => request,
+            Err(e) => return Ok(Err(NoStream::Failed(error(e)))),
+        };
+        let egress = Arc::clone(&self.egress);
+        let duplex = egress.websocket(request, protocols).await;
+        self.duplex(duplex)
+    }
+}
+
+impl State {
+    fn duplex(
+        &mut self,
+        duplex: Result<Box<dyn c::Duplex>, c::NoStream>,
+    ) -> wasmtime::Result<Result<Resource<DuplexEntry>, NoStream>> {
+        Ok(match duplex {
+            Ok(duplex) => Ok(self.table.push(DuplexEntry(duplex))?),
+            Err(c::NoStream::Refused { status, body }) => {
+                Err(NoStream::Refused(Refusal { status, body }))
+            }
+            Err(c::NoStream::Failed(e)) => Err(NoStream::Failed(error(e))),
+        })
     }
 }
 
@@ -42,8 +64,8 @@ impl HostProcess for State {
         duplex: Resource<DuplexEntry>,
         wiring: Wiring,
     ) -> wasmtime::Result<Result<Resource<ProcessEntry>, types::Error>> {
-        let DuplexEntry(bytes) = self.table.delete(duplex)?;
-        Ok(match wired(bytes, wiring) {
+        let DuplexEntry(duplex) = self.table.delete(duplex)?;
+        Ok(match duplex.wire(self::wiring(wiring)) {
             Ok(process) => Ok(self.table.push(ProcessEntry(process))?),
             Err(refused) => Err(error(refused)),
         })
@@ -62,72 +84,26 @@ impl HostDuplex for State {
     }
 }
 
-/// A process over a duplex of plain bytes, whose exit only `state-of` knows.
-fn wired(bytes: Process, wiring: Wiring) -> Result<Process, c::Error> {
-    let unsupported = |what| Err(c::Error::new(c::Code::Unsupported, what));
-    if !matches!(wiring.framing, Framing::Merged) {
-        return unsupported("a forwarded port carries plain bytes: its framing is `merged`");
-    }
-    if !matches!(wiring.exit, ExitSource::Ask) {
-        return unsupported("a forwarded port does not tell an exit: its exit source is `ask`");
-    }
-    let end = match wiring.input_end {
-        InputEnd::HalfClose => End::HalfClose,
-        InputEnd::Bytes(bytes) if bytes.len() <= END_BYTES => End::Bytes(bytes.into()),
-        InputEnd::Bytes(_) => return unsupported("the bytes that end the input are at most 64"),
-        InputEnd::None => End::None,
-    };
-    Ok(Process {
-        output: Box::new(WiredOutput(bytes.output)),
-        input: Box::new(WiredInput {
-            inner: bytes.input,
-            end,
-        }),
-    })
-}
-
-struct WiredOutput(Box<dyn ProcessOutput>);
-
-#[async_trait]
-impl ProcessOutput for WiredOutput {
-    async fn next(&mut self) -> Option<ProcessEvent> {
-        Some(match self.0.next().await? {
-            ProcessEvent::Ended(Ended::Lost(reason)) => ProcessEvent::Ended(Ended::Lost(reason)),
-            ProcessEvent::Ended(_) => ProcessEvent::Ended(Ended::Ask),
-            event => event,
-        })
-    }
-}
-
-enum End {
-    HalfClose,
-    Bytes(Bytes),
-    None,
-}
-
-struct WiredInput {
-    inner: Box<dyn ProcessInput>,
-    end: End,
-}
-
-#[async_trait]
-impl ProcessInput for WiredInput {
-    async fn write(&mut self, data: Bytes) -> std::io::Result<()> {
-        self.inner.write(data).await
-    }
-
-    async fn end(&mut self) -> std::io::Result<()> {
-        match &self.end {
-            End::HalfClose => self.inner.end().await,
-            End::Bytes(bytes) => self.inner.write(bytes.clone()).await,
-            End::None => Err(std::io::Error::new(
-                std::io::ErrorKind::Unsupported,
-                "the input of this command cannot be ended",
-            )),
-        }
-    }
-
-    async fn resize(&mut self, size: c::Size) -> std::io::Result<()> {
-        self.inner.resize(size).await
+fn wiring(wiring: Wiring) -> c::Wiring {
+    c::Wiring {
+        framing: match wiring.framing {
+            Framing::Merged => c::Framing::Merged,
+            Framing::Docker => c::Framing::Docker,
+            Framing::Channels => c::Framing::Channels,
+            Framing::Marks(marks) => c::Framing::Marks {
+                stdout: marks.stdout,
+                stderr: marks.stderr,
+            },
+        },
+        input_end: match wiring.input_end {
+            InputEnd::HalfClose => c::InputEnd::HalfClose,
+            InputEnd::Bytes(bytes) => c::InputEnd::Bytes(bytes),
+            InputEnd::None => c::InputEnd::None,
+        },
+        exit: match wiring.exit {
+            ExitSource::Ask => c::ExitSource::Ask,
+            ExitSource::CloseReason(pointer) => c::ExitSource::CloseReason(pointer),
+            ExitSource::StatusChannel => c::ExitSource::StatusChannel,
+        },
     }
 }

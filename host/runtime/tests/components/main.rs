@@ -13,4 +13,5 @@ mod fairness;
 mod guests;
 mod install;
 mod outcomes;
+mod requests;
 mod support;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use leasehold_contract::{
-    ByteStream, CallHost, Code, Command, CommandState, Content, Egress, Ended, Error, LeaseRef,
-    Level, Output, Process, ProcessEvent, ProcessInput, ProcessOutput, Purpose, Size, SshSession,
-    Thing, Workspace,
+    ByteStream, CallHost, Code, Command, CommandState, Content, Duplex, Egress, Ended, Error,
+    LeaseRef, Level, Output, Process, ProcessEvent, ProcessInput, ProcessOutput, Purpose, Size,
+    SshSession, Thing, Workspace,
 };
 use leasehold_runtime::{CallSetup, Plugin, Runtime, Settings};
 
@@ -178,12 +178,12 @@ impl SshSession for Session {
     async fn get(&self, _root: String, _path: String) -> Result<ByteStream, Error> {
         no()
     }
-    async fn forward(&self, _port: u16) -> Result<Process, Error> {
+    async fn forward(&self, _port: u16) -> Result<Box<dyn Duplex>, Error> {
         no()
     }
 }
 
-struct Words(Vec<ProcessEvent>);
+pub struct Words(pub Vec<ProcessEvent>);
 
 #[async_trait]
 impl ProcessOutput for Words {
@@ -192,7 +192,7 @@ impl ProcessOutput for Words {
     }
 }
 
-struct Nowhere;
+pub struct Nowhere;
 
 #[async_trait]
 impl ProcessInput for Nowhere {

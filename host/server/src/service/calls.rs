@@ -124,6 +124,7 @@ pub(crate) fn setup(
         }),
         execution: kind.execution,
         fresh: kind.fresh,
+        http: None,
         payloads: Arc::new(kind.payloads),
         recorder: listener.clone(),
     };

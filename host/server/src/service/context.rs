@@ -251,7 +251,8 @@ impl Context {
             match variable {
                 Variable::Plain(text) => all.push((name.clone(), text.clone())),
                 Variable::Secret(text) => {
-                    let placeholder = placeholder()?;
+                    let placeholder = leasehold_egress::placeholder()
+                        .map_err(|e| leasehold_authority::Error::Internal(e.message))?;
                     payloads.insert(placeholder.clone(), text.to_string());
                     all.push((name.clone(), placeholder));
                 }
@@ -446,18 +447,6 @@ fn drop_secrets(value: Value) {
             .for_each(|(_, value)| drop_secrets(value)),
         _ => {}
     }
-}
-
-/// A random token that stands for a value in one call.
-fn placeholder() -> Result<String, ServiceError> {
-    let mut bytes = [0u8; 16];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| leasehold_authority::Error::Internal(format!("no randomness: {error}")))?;
-    Ok(bytes.iter().fold("lhp-".to_owned(), |mut text, byte| {
-        use std::fmt::Write;
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
 }
 
 /// The shortest value that is looked for in texts: shorter ones would take words out of them.

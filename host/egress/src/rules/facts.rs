@@ -1,0 +1,135 @@
+//! What the rules of one call are made from: the granted part of the manifest, the endpoints, and the secrets behind
+//! the placeholders. The server builds it; nothing here decides.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use leasehold_contract::{Code, Credential, Error, Mint, Operation};
+
+use crate::http::Destination;
+use crate::secret::Secret;
+
+/// What a call may send over HTTP, and with which secrets.
+#[derive(Clone, Debug, Default)]
+pub struct HttpFacts {
+    /// The operations that the manifest declares and the grant approves.
+    pub operations: Vec<Operation>,
+    /// The granted credentials.
+    pub credentials: Vec<Credential>,
+    /// The granted mints.
+    pub mints: Vec<Mint>,
+    /// The granted patterns of origins beyond the endpoints.
+    pub origins: Vec<String>,
+    /// Whether connections may be upgraded.
+    pub streams: bool,
+    /// The fields of format `endpoint` and `engine-endpoint`, by JSON pointer.
+    pub endpoints: BTreeMap<String, Endpoint>,
+    /// The values of `credentials` that the configuration has.
+    pub values: Vec<CredentialValue>,
+    /// The user names of Basic credentials, by the pointer of their field.
+    pub users: BTreeMap<String, String>,
+    /// What earlier calls of the lease kept.
+    pub kept: Vec<KeptValue>,
+    /// The backend's id of the lease's environment, if egress saw it being made.
+    pub resource: Option<String>,
+    /// Ids of what operations of the lease made.
+    pub children: BTreeSet<String>,
+    /// Whether this call is `acquire`, the only one in which an environment is made.
+    pub acquiring: bool,
+}
+
+/// An endpoint of the resolved configuration.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// The URL as the component has it: of a Unix socket, the origin that stands in for it.
+    pub url: String,
+    /// Where it leads. Only one that an administrator typed ([`Destination::typed`]) is reached.
+    pub destination: Destination,
+}
+
+/// What a placeholder of a credential stands for.
+#[derive(Clone, Debug)]
+pub struct CredentialValue {
+    /// Pointer of the field, as the manifest's credential has it.
+    pub pointer: String,
+    /// What the component has instead; see [`placeholder`].
+    pub placeholder: String,
+    /// The value.
+    pub value: Value,
+}
+
+/// The value of a credential.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// Of a field of format `secret`.
+    Text(Secret),
+    /// Of a field of format `registry`.
+    Registry {
+        /// Host, and port where it has one.
+        server: String,
+        /// User name.
+        username: String,
+        /// Password.
+        password: Secret,
+    },
+}
+
+/// A minted value that a call keeps for the later ones of its lease. It is sealed by whoever stores it.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// The name that the component gave it.
+    pub name: String,
+    /// Where in the manifest its mint is: what its placeholder may do later, it may by this mint alone.
+    pub mint: MintPlace,
+    /// The value.
+    pub value: Secret,
+}
+
+/// Names one value of one mint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MintPlace {
+    /// Pointer of the endpoint.
+    pub endpoint: String,
+    /// Method of the request.
+    pub method: String,
+    /// Template of the request's path.
+    pub path: String,
+    /// Pointer of the value in the answer.
+    pub pointer: String,
+}
+
+/// A kept value with the placeholder that this call's `context.kept` has.
+#[derive(Clone, Debug)]
+pub struct KeptValue {
+    /// What the component has instead.
+    pub placeholder: String,
+    /// What was kept.
+    pub kept: Kept,
+}
+
+/// Where egress reports what it saw in answers, before the component sees them.
+#[async_trait]
+pub trait Sink: Send + Sync + 'static {
+    /// An operation of role `create` made this resource: the lease's environment. Durable before it returns.
+    async fn created(&self, resource: &str) -> Result<(), Error>;
+    /// An operation of role `create-child` made this. Durable before it returns.
+    async fn child(&self, id: &str) -> Result<(), Error>;
+    /// A value to give to later calls of the lease. Sealed and durable before it returns.
+    async fn keep(&self, kept: Kept) -> Result<(), Error>;
+}
+
+/// What every placeholder begins with.
+pub(crate) const PREFIX: &str = "lhp-";
+/// How long one is.
+pub(crate) const LENGTH: usize = PREFIX.len() + 32;
+
+/// A new placeholder: 128 random bits in letters and digits that headers, JSON, URLs and shells leave alone.
+///
+/// # Errors
+/// The system's source of randomness failing: a placeholder that can be guessed is none.
+pub fn placeholder() -> Result<String, Error> {
+    let mut bytes = [0u8; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|e| Error::new(Code::Internal, format!("there is no randomness: {e}")))?;
+    Ok(format!("{PREFIX}{}", crate::hex(&bytes)))
+}

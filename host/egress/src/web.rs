@@ -1,0 +1,314 @@
+//! HTTP and its streams through the door: judge, record, send, report what the answer tells the host, answer.
+//!
+//! The rules decide, the transport sends; here is only their order. Invariants: nothing is sent that is not on record
+//! (durably, where it makes something or acts first); the host knows a resource before the component does; nothing
+//! reaches the component but through the rules.
+
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use leasehold_contract::{
+    ByteStream, Code, Duplex, Error, HttpHead, HttpLines, HttpRequest, HttpResponse, NoStream,
+    Piece,
+};
+
+use crate::call::{At, CallGate};
+use crate::http::{Answer, Bounds, Lines, PoolKey, Transport, Wire};
+use crate::rules::{Effect, Expects, Form, Found, Judged, Rules, Seen, Sink};
+use crate::scope::{Action, HttpScope};
+
+/// How much of a refusal's body the transport tells: one that is this long may have been cut.
+const REFUSAL: usize = 4 * 1024;
+
+/// HTTP of one call.
+pub(crate) struct Web {
+    gate: Arc<CallGate>,
+    /// Made when the first request is sent.
+    rules: OnceLock<Result<Arc<Rules>, Error>>,
+}
+
+/// A request that was let through and recorded.
+struct Ready<'a> {
+    transport: &'a Transport,
+    sink: &'a dyn Sink,
+    rules: Arc<Rules>,
+    wire: Wire,
+    expects: Expects,
+    pool: PoolKey,
+    bounds: Bounds,
+}
+
+impl Web {
+    pub(crate) fn new(gate: Arc<CallGate>) -> Web {
+        Web {
+            gate,
+            rules: OnceLock::new(),
+        }
+    }
+
+    fn scope(&self) -> Result<&HttpScope, Error> {
+        self.gate.scope.http.as_ref().ok_or_else(|| {
+            Error::new(
+                Code::PermissionDenied,
+                "egress lets no HTTP request through: this plugin was granted none",
+            )
+        })
+    }
+
+    fn rules(&self, http: &HttpScope) -> Result<Arc<Rules>, Error> {
+        let scope = &self.gate.scope;
+        self.rules
+            .get_or_init(|| {
+                Rules::new(
+                    &http.facts,
+                    &scope.payloads,
+                    scope.reach,
+                    scope.lease.as_ref(),
+                )
+                .map(Arc::new)
+            })
+            .clone()
+    }
+
+    /// Judges a request and records it.
+    async fn ready(
+        &self,
+        request: &HttpRequest,
+        pieces: Vec<Piece>,
+        form: Form,
+    ) -> Result<Ready<'_>, Error> {
+        let http = self.scope()?;
+        let rules = self.rules(http)?;
+        let (about, judged) = rules.judge(request, pieces, form);
+        let action = match &judged {
+            Ok(judged) => action(&judged.expects.effect),
+            Err(_) if matches!(request.method.as_str(), "GET" | "HEAD") => Action::HttpRead,
+            Err(_) => Action::HttpAct,
+        };
+        let at = At {
+            pointer: about.pointer,
+            name: about.target,
+        };
+        // Of a lease that is over, nothing is on record as let through.
+        let judged = judged.and_then(|judged| self.gate.open(&at.name).map(|()| judged));
+        let (judged, refused) = match judged {
+            Ok(judged) => (Some(judged), None),
+            Err(error) => (None, Some(error)),
+        };
+        // A stream by an operation that reads takes bytes both ways all the same.
+        let acts = judged.is_some() && (action.acts() || form.is_stream());
+        let makes = matches!(action, Action::HttpCreate | Action::HttpCreateChild);
+        self.gate
+            .enter(&at, action, Some(&about.what), refused, acts, makes)
+            .await?;
+        let Some(Judged { wire, expects }) = judged else {
+            return Err(Error::new(
+                Code::Internal,
+                "a refusal let a request through",
+            ));
+        };
+        let scope = &self.gate.scope;
+        Ok(Ready {
+            transport: &http.transport,
+            sink: http.sink.as_ref(),
+            rules,
+            wire,
+            expects,
+            pool: PoolKey {
+                company: scope.company.clone(),
+                plugin_revision: scope.plugin_revision.clone(),
+                secret_version: scope.secret_version.clone(),
+                fresh: scope.fresh,
+            },
+            bounds: Bounds {
+                total: request.timeout,
+                body: None,
+                lasting: form == Form::Download,
+                closed: scope.lease.as_ref().map(|lease| lease.closed.clone()),
+            },
+        })
+    }
+
+    /// See `http.send`.
+    pub(crate) async fn send(&self, request: HttpRequest) -> Result<HttpResponse, Error> {
+        self.ready(&request, Vec::new(), Form::Send)
+            .await?
+            .whole()
+            .await
+    }
+
+    /// See `http.upload`.
+    pub(crate) async fn upload(
+        &self,
+        request: HttpRequest,
+        pieces: Vec<Piece>,
+    ) -> Result<HttpResponse, Error> {
+        self.ready(&request, pieces, Form::Upload)
+            .await?
+            .whole()
+            .await
+    }
+
+    /// See `http.open`.
+    pub(crate) async fn open(&self, request: HttpRequest) -> Result<Box<dyn HttpLines>, Error> {
+        let ready = self.ready(&request, Vec::new(), Form::Open).await?;
+        let rules = ready.rules.clone();
+        let (answer, expects) = ready.exchange().await?;
+        let head = rules.began(&expects, answer.head.clone())?;
+        let lines = answer.lines().map_err(|e| rules.error(e))?;
+        Ok(Box::new(Seeing { head, lines, rules }))
+    }
+
+    /// See `http.download`. The body never comes to the component.
+    pub(crate) async fn download(
+        &self,
+        request: HttpRequest,
+    ) -> Result<(HttpHead, ByteStream), Error> {
+        let ready = self.ready(&request, Vec::new(), Form::Download).await?;
+        let rules = ready.rules.clone();
+        let (answer, expects) = ready.exchange().await?;
+        let head = rules.began(&expects, answer.head)?;
+        Ok((head, answer.body.into_stream()))
+    }
+
+    /// See `streams.upgrade`.
+    pub(crate) async fn upgrade(
+        &self,
+        request: HttpRequest,
+        protocol: String,
+    ) -> Result<Box<dyn Duplex>, NoStream> {
+        let ready = self.ready(&request, Vec::new(), Form::Upgrade).await;
+        let Ready {
+            transport,
+            rules,
+            wire,
+            pool,
+            bounds,
+            ..
+        } = ready.map_err(NoStream::Failed)?;
+        transport
+            .upgrade(&pool, wire, &protocol, &bounds)
+            .await
+            .map_err(|none| unstreamed(&rules, none))
+    }
+
+    /// See `streams.websocket`.
+    pub(crate) async fn websocket(
+        &self,
+        request: HttpRequest,
+        protocols: Vec<String>,
+    ) -> Result<Box<dyn Duplex>, NoStream> {
+        let ready = self.ready(&request, Vec::new(), Form::WebSocket).await;
+        let Ready {
+            transport,
+            rules,
+            wire,
+            pool,
+            bounds,
+            ..
+        } = ready.map_err(NoStream::Failed)?;
+        transport
+            .websocket(&pool, wire, &protocols, &bounds)
+            .await
+            .map_err(|none| unstreamed(&rules, none))
+    }
+}
+
+impl Ready<'_> {
+    /// Sends it; returns when the answer begins.
+    async fn exchange(self) -> Result<(Answer, Expects), Error> {
+        let Ready {
+            transport,
+            rules,
+            wire,
+            expects,
+            pool,
+            bounds,
+            ..
+        } = self;
+        let answer = transport
+            .exchange(&pool, wire, &bounds)
+            .await
+            .map_err(|e| rules.error(e))?;
+        Ok((answer, expects))
+    }
+
+    /// Sends it, and reports what its answer tells the host before it is given on.
+    async fn whole(self) -> Result<HttpResponse, Error> {
+        let sink = self.sink;
+        let rules = self.rules.clone();
+        let (answer, expects) = self.exchange().await?;
+        // Before anything of an answer that cannot be looked into gets into a text.
+        rules.identity(&expects, &answer.head)?;
+        let response = answer.whole().await.map_err(|e| rules.error(e))?;
+        let Seen { response, found } = rules.answered(&expects, response)?;
+        for found in found {
+            let reported = match found {
+                Found::Created(resource) => sink.created(&resource).await,
+                Found::Child(id) => sink.child(&id).await,
+                Found::Kept(kept) => sink.keep(kept).await,
+            };
+            reported.map_err(|error| unreported(&expects, error))?;
+        }
+        Ok(response)
+    }
+}
+
+/// It was done, and the host could not write down what it made.
+fn unreported(expects: &Expects, error: Error) -> Error {
+    match error.code {
+        Code::Cancelled => error,
+        _ if !expects.effect.acts() => error,
+        _ => Error::new(
+            Code::OutcomeUnknown,
+            format!(
+                "it was done, and could not be written down: {}",
+                error.message
+            ),
+        ),
+    }
+}
+
+fn action(effect: &Effect) -> Action {
+    match effect {
+        Effect::Reads => Action::HttpRead,
+        Effect::Creates(_) => Action::HttpCreate,
+        Effect::CreatesChild(_) => Action::HttpCreateChild,
+        Effect::Acts => Action::HttpAct,
+        Effect::Shared => Action::HttpShared,
+    }
+}
+
+fn unstreamed(rules: &Rules, none: NoStream) -> NoStream {
+    match none {
+        NoStream::Failed(error) => NoStream::Failed(rules.error(error)),
+        NoStream::Refused { status, body } => {
+            let cut = body.len() >= REFUSAL;
+            NoStream::Refused {
+                status,
+                body: rules.refusal(body, cut),
+            }
+        }
+    }
+}
+
+/// Lines as a component may see them.
+struct Seeing {
+    head: HttpHead,
+    lines: Lines,
+    rules: Arc<Rules>,
+}
+
+#[async_trait]
+impl HttpLines for Seeing {
+    fn head(&self) -> &HttpHead {
+        &self.head
+    }
+
+    async fn next(&mut self) -> Result<Option<String>, Error> {
+        match self.lines.next().await {
+            Ok(line) => Ok(line.map(|line| self.rules.text(line))),
+            Err(error) => Err(self.rules.error(error)),
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! HTTP egress against real servers on loopback: hyper and rustls behave, raw sockets misbehave.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod bodies;
+mod deadlines;
+mod destinations;
+mod heads;
+mod pools;
+mod rules_echo;
+mod rules_lab;
+mod rules_order;
+mod server;
+mod streams;
+mod tls;
+mod websockets;
