@@ -35,14 +35,16 @@ impl Service {
         let context = self.context_of(&lease).await?;
         let path = resolved(&lease, path)?;
         let for_lease = self.for_lease(&lease);
-        let call = self.call(
-            &context,
-            Some(&for_lease),
-            Kind::new(Purpose::Run, Reach::Act, TRANSFER),
-        );
+        let call = self
+            .call(
+                &context,
+                Some(&for_lease),
+                Kind::new(Purpose::Run, Reach::Act, TRANSFER),
+            )
+            .await?;
         context
             .plugin
-            .put(&call, &context.config()?, handle_of(&lease), &path, archive)
+            .put(&call.setup, &call.config, handle_of(&lease), &path, archive)
             .await
             .map_err(|failure| refused(format!("copying to {path} of {}", lease.id), failure))
     }
@@ -62,14 +64,16 @@ impl Service {
         let context = self.context_of(&lease).await?;
         let path = resolved(&lease, path)?;
         let for_lease = self.for_lease(&lease);
-        let call = self.call(
-            &context,
-            Some(&for_lease),
-            Kind::new(Purpose::Run, Reach::Read, TRANSFER),
-        );
+        let call = self
+            .call(
+                &context,
+                Some(&for_lease),
+                Kind::new(Purpose::Run, Reach::Read, TRANSFER),
+            )
+            .await?;
         context
             .plugin
-            .get(&call, &context.config()?, handle_of(&lease), &path)
+            .get(&call.setup, &call.config, handle_of(&lease), &path)
             .await
             .map_err(|failure| refused(format!("copying from {path} of {}", lease.id), failure))
     }

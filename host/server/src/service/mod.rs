@@ -5,10 +5,12 @@
 //! client's disconnect does not end and a shutdown waits for.
 
 mod calls;
+mod checks;
 mod configuration;
 mod context;
 mod contexts;
 mod endings;
+mod endpoints;
 mod environments;
 mod error;
 mod executions;
@@ -24,6 +26,7 @@ mod probe;
 mod progress;
 mod teardown;
 mod turns;
+mod web;
 mod workers;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -36,8 +39,8 @@ use bytes::Bytes;
 use leasehold_authority::{
     Actor, Authority, Plugin as InstalledPlugin, Secret, SecretUses, Status,
 };
-use leasehold_egress::{PoolScope, Ssh, SshSettings};
-use leasehold_runtime::{CallSetup, Runtime, Stats};
+use leasehold_egress::{HttpSettings, PoolScope, Ssh, SshSettings, Transport};
+use leasehold_runtime::{Runtime, Stats};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -53,7 +56,7 @@ pub use model::{
 pub use open::{OpenError, ServiceOptions};
 pub use progress::{Progress, Watched};
 
-use calls::{ForLease, Kind};
+use calls::{ForLease, Kind, Prepared, Ways};
 use context::Context;
 use contexts::Contexts;
 use gates::Gates;
@@ -70,7 +73,7 @@ pub struct Service {
 struct Inner {
     authority: Authority,
     catalog: Catalog,
-    ssh: Ssh,
+    ways: Ways,
     gates: Gates,
     contexts: Contexts,
     turns: Turns,
@@ -108,12 +111,20 @@ pub struct ServiceStats {
 
 impl Service {
     /// A service on these parts. It serves nothing until [`Service::start`] has run.
-    pub fn new(authority: Authority, runtime: Runtime, ssh: SshSettings) -> Service {
+    pub fn new(
+        authority: Authority,
+        runtime: Runtime,
+        ssh: SshSettings,
+        http: HttpSettings,
+    ) -> Service {
         Service {
             inner: Arc::new(Inner {
                 catalog: Catalog::new(authority.clone(), runtime),
                 authority,
-                ssh: Ssh::new(ssh),
+                ways: Ways {
+                    ssh: Ssh::new(ssh),
+                    http: Transport::new(http),
+                },
                 gates: Gates::default(),
                 contexts: Contexts::default(),
                 turns: Turns::default(),
@@ -186,7 +197,7 @@ impl Service {
                 .collect(),
             leases: self.inner.authority.leases().counts().await?,
             executions: self.lock_attached().len(),
-            ssh_connections: self.inner.ssh.connections(),
+            ssh_connections: self.inner.ways.ssh.connections(),
         })
     }
 
@@ -239,7 +250,15 @@ impl Service {
     /// A conflict that counts what uses it.
     pub async fn remove_plugin(&self, actor: &Actor, key: &str) -> Result<(), ServiceError> {
         self.accepting()?;
-        self.inner.catalog.remove(actor, key).await
+        let revisions = self.authority().plugins().revisions(key).await?;
+        self.inner.catalog.remove(actor, key).await?;
+        for revision in revisions {
+            self.close_pools(&PoolScope {
+                plugin_revision: Some(revision.digest),
+                ..PoolScope::default()
+            });
+        }
+        Ok(())
     }
 
     /// Puts a new value in as a secret's newest version. Connections that were made with the one before leave the
@@ -290,10 +309,15 @@ impl Service {
     }
 
     fn close_secret(&self, id: &str, version: i64) {
-        self.inner.ssh.close_scope(&PoolScope {
+        self.close_pools(&PoolScope {
             secret_version: Some(context::version_of(id, version)),
             ..PoolScope::default()
         });
+    }
+
+    fn close_pools(&self, scope: &PoolScope) {
+        self.inner.ways.ssh.close_scope(scope);
+        self.inner.ways.http.close_scope(scope);
     }
 
     /// What can be leased now.
@@ -320,16 +344,22 @@ impl Service {
     }
 
     /// What one call of a component needs.
-    fn call(&self, context: &Context, lease: Option<&ForLease>, kind: Kind) -> CallSetup {
+    async fn call(
+        &self,
+        context: &Context,
+        lease: Option<&ForLease>,
+        kind: Kind,
+    ) -> Result<Prepared, ServiceError> {
         let inner = &self.inner;
-        calls::setup(
+        calls::prepare(
             &inner.authority,
-            &inner.ssh,
+            &inner.ways,
             &inner.board,
             context,
             lease,
             kind,
         )
+        .await
     }
 
     fn board(&self) -> &Board {
@@ -341,7 +371,7 @@ impl Service {
     }
 
     fn ssh(&self) -> &Ssh {
-        &self.inner.ssh
+        &self.inner.ways.ssh
     }
 
     fn gates(&self) -> &Gates {

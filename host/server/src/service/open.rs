@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt};
 use leasehold_authority::Authority;
-use leasehold_egress::SshSettings;
+use leasehold_egress::{HttpSettings, SshSettings};
 use leasehold_runtime::{Cache, Failure, Runtime, Settings};
 
 use super::Service;
@@ -61,7 +61,12 @@ impl Service {
             component_bytes: options.component_bytes,
             ..Settings::default()
         })?;
-        let service = Service::new(authority, runtime, SshSettings::default());
+        let service = Service::new(
+            authority,
+            runtime,
+            SshSettings::default(),
+            HttpSettings::default(),
+        );
         service.start().await?;
         Ok(service)
     }
