@@ -46,6 +46,9 @@ fn canaries(key: &KeyPair) -> Canaries {
     ])
 }
 
+/// The name under which work is asked for.
+const WATCHED: &str = "watched";
+
 /// Says that it is over when it goes, also by a panic.
 struct Over<'a>(&'a AtomicBool);
 
@@ -75,6 +78,22 @@ impl Heard {
         (answer.status, answer.json())
     }
 
+    /// Posts to `path` and reads what is told of the work while it goes on.
+    fn watch(&self, path: &str) -> Value {
+        std::thread::scope(|scope| {
+            let path = format!("{path}?progressId={WATCHED}");
+            let work = scope.spawn(move || self.call("POST", &path, None));
+            while !work.is_finished() {
+                let told = format!("/api/progress/{WATCHED}");
+                if self.keep(self.server.call("GET", &told, None)).0 == 200 {
+                    let mut answered = self.answered.lock().expect("paths");
+                    answered.insert("/api/progress/{progressId}".to_owned());
+                }
+            }
+            work.join().expect("an answer")
+        })
+    }
+
     /// Every path that can be read, for everything that there is.
     fn read_all(&self) {
         let document = self.call("GET", "/api/openapi.json", None);
@@ -89,6 +108,7 @@ impl Heard {
             let query = match needed.as_slice() {
                 [] => "",
                 [one] if one == "path" => "?path=.",
+                [one] if one == "name" => "?name=ssh",
                 other => panic!("nobody here knows the query {other:?} of {path}"),
             };
             for filled in filled(path, &known) {
@@ -122,6 +142,7 @@ impl Heard {
             ("key", ids(&self.server.get("/api/plugins"), "key")),
             ("leaseId", leases),
             ("executionId", executions),
+            ("progressId", vec![WATCHED.to_owned()]),
         ])
     }
 
@@ -220,11 +241,7 @@ fn look_at_what_is_kept(heard: &Heard, canaries: &Canaries) {
 
 /// The SSH provider's whole life with every secret in use; a command that has them runs while others look.
 fn use_everything(heard: &Heard, machine: &Machine, environment: &str, looks: &dyn Fn()) {
-    let probed = heard.call(
-        "POST",
-        &format!("/api/environments/{environment}/probe"),
-        None,
-    );
+    let probed = heard.watch(&format!("/api/environments/{environment}/probe"));
     assert_eq!(probed["ok"], true, "{probed}");
     let lease = heard.call(
         "POST",

@@ -131,12 +131,17 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_that_refuses_gives_way_to_one_that_answers() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        // `localhost` may be ::1 as well, where nobody listens.
-        dial("t", "localhost", port).await.unwrap();
-        drop(listener);
-        let e = dial("u@h:1", "127.0.0.1", port).await.unwrap_err();
+        let bind = || tokio::net::TcpListener::bind("127.0.0.1:0");
+        let (listener, gone) = (bind().await.unwrap(), bind().await.unwrap());
+        let (there, refuses) = (listener.local_addr().unwrap(), gone.local_addr().unwrap());
+        drop(gone);
+        let stream = first(vec![refuses, there], TcpStream::connect)
+            .await
+            .unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), there);
+        let e = dial("u@h:1", "127.0.0.1", refuses.port())
+            .await
+            .unwrap_err();
         assert!(e.message.starts_with("u@h:1: "), "{e}");
         assert!(e.message.contains("refuses"), "{e}");
     }

@@ -17,6 +17,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::UpdateDeadline;
 
 use crate::failure::Phase;
+use crate::ticker::TICK;
+
+/// The most that a poll which met no tick before costs, in nanoseconds. Who computes meets one within a tick; what
+/// passed beyond that, the thread stood still on a machine that has more to do than cores.
+const UNMET: u64 = 2 * TICK.as_nanos() as u64;
 
 pub(crate) struct Meter {
     budget: u64,
@@ -26,7 +31,7 @@ pub(crate) struct Meter {
     /// When the present poll began, on the clock that `busy` chooses.
     entered: AtomicU64,
     /// Has met a tick: from then on the thread's CPU clock is read at every poll. Before, the wall
-    /// clock stands in for it: a poll without a tick is short, and that clock is fifteen times cheaper.
+    /// clock stands in for it, as far as [`UNMET`]: that clock is fifteen times cheaper.
     busy: AtomicBool,
     entered_busy: AtomicBool,
     exhausted: AtomicBool,
@@ -141,8 +146,9 @@ impl Meter {
     }
 
     fn in_this_poll(&self) -> u64 {
-        self.clock(self.entered_busy.load(Relaxed))
-            .saturating_sub(self.entered.load(Relaxed))
+        let busy = self.entered_busy.load(Relaxed);
+        let passed = self.clock(busy).saturating_sub(self.entered.load(Relaxed));
+        if busy { passed } else { passed.min(UNMET) }
     }
 
     fn clock(&self, busy: bool) -> u64 {
@@ -163,5 +169,19 @@ impl std::fmt::Debug for Meter {
             .field("cpu", &self.cpu())
             .field("phase", &self.phase())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_thread_that_stood_still_has_used_little() {
+        let meter = Meter::new(Duration::from_millis(100), Arc::new(Semaphore::new(1)));
+        // As where another process has the core.
+        let stands_still = async { std::thread::sleep(Duration::from_millis(150)) };
+        meter.measure(stands_still).await;
+        assert_eq!(meter.cpu(), 2 * TICK);
     }
 }

@@ -17,6 +17,11 @@ struct Config {
 #[derive(Serialize, Deserialize)]
 struct Handle {}
 
+#[derive(Deserialize)]
+struct Room {
+    id: String,
+}
+
 impl Provider for RoomThief {
     type Config = Config;
     type Handle = Handle;
@@ -58,6 +63,11 @@ impl Provider for RoomThief {
         let token = Some(c.token.as_str());
         // The host is told first that it is its own, which it believes of nobody.
         host::journal_environment(&c.room)?;
+        if c.how == "release" {
+            let body = json!({ "name": c.acquisition()?, "labels": c.labels() });
+            let own = ask("POST", rooms).bearer(token).json(body).send(&[201])?;
+            return Ok(acquired(own.json::<Room>()?.id, Handle {}, "/"));
+        }
         let request = match c.how.as_str() {
             "room" => ask("DELETE", theirs).bearer(token),
             "body" => ask("POST", rooms)
@@ -78,8 +88,9 @@ impl Provider for RoomThief {
         Ok(observation(Condition::Ready))
     }
 
-    fn release(_: Call<Config>, _: Handle) -> Result<()> {
-        Ok(())
+    fn release(c: Call<Config>, _: Handle) -> Result<()> {
+        let theirs = ask("DELETE", format!("{}/rooms/{}", c.endpoint, c.room));
+        theirs.bearer(Some(c.token.as_str())).send(&[204]).map(drop)
     }
 
     fn list(_: Call<Config>, _: Query) -> Result<Page<Handle>> {
