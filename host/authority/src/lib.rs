@@ -42,9 +42,10 @@ pub use lease::machine::{
     Activation, Effect, Event, Jitter, Proof, Refused, State, Status, backoff, step,
 };
 pub use lease::{
-    AcquireIntent, Begun, CLAIM, CallerRefs, ClockGuard, Expiry, Handling, JournalEntry,
-    LABEL_ACQUISITION, LABEL_HOST, LABEL_LEASE, LABEL_OWNER, LABEL_REQUEST, Lease, LeaseFilter,
-    LeasePage, Leases, PinnedVersion, ResourceClaim, Standing, Transition, Trust, usable,
+    AcquireIntent, Begun, CLAIM, CallerRefs, ClockGuard, Expiry, Handling, JournalEntry, KeptPlace,
+    KeptSecret, LABEL_ACQUISITION, LABEL_HOST, LABEL_LEASE, LABEL_OWNER, LABEL_REQUEST, Lease,
+    LeaseFilter, LeasePage, Leases, Made, PinnedVersion, ResourceClaim, Standing, Transition,
+    Trust, usable,
 };
 pub use open::{Authority, OpenError, Options};
 pub use plugin::{

@@ -3,7 +3,7 @@
 //!
 //! Pure. What a host learns to do is taken out of here.
 
-use leasehold_contract::{FieldViolation, Manifest, Site};
+use leasehold_contract::{Claim, FieldViolation, Manifest, Site};
 
 /// Every field of a manifest that would have no effect here.
 pub(crate) fn violations(manifest: &Manifest) -> Vec<FieldViolation> {
@@ -20,12 +20,13 @@ pub(crate) fn violations(manifest: &Manifest) -> Vec<FieldViolation> {
             "binds an image, and this host looks at none yet; leave it out",
         );
     }
-    for index in 0..manifest.checks.len() {
-        say(
-            format!("/checks/{index}"),
-            "is a check, and this host makes none of a provider's yet: its leases would look proven and are claimed; \
-             leave it out",
-        );
+    for (index, check) in manifest.checks.iter().enumerate() {
+        if matches!(check.claim, Claim::ImageIdentity | Claim::Platform) {
+            say(
+                format!("/checks/{index}/claim"),
+                "is a claim that this host verifies nowhere yet; it makes checks of `owned` and `gone`; leave it out",
+            );
+        }
     }
     let credentials = manifest.credentials.iter().map(|c| &c.sites);
     let mints = manifest.mints.iter().map(|m| &m.sites);
@@ -49,7 +50,7 @@ pub(crate) fn violations(manifest: &Manifest) -> Vec<FieldViolation> {
 #[cfg(test)]
 mod tests {
     use leasehold_contract::{
-        Check, Claim, Credential, Driver, Features, ImageBinding, ImageKind, Limits, Mint, Request,
+        Check, Credential, Driver, Features, ImageBinding, ImageKind, Limits, Mint, Request,
     };
 
     use super::*;
@@ -96,7 +97,7 @@ mod tests {
             }],
             operations: vec![],
             checks: vec![Check {
-                claim: Claim::Gone,
+                claim: Claim::Platform,
                 endpoint: "/api".into(),
                 path: "/".into(),
                 credential: None,
@@ -112,7 +113,7 @@ mod tests {
             pointers,
             [
                 "/image",
-                "/checks/0",
+                "/checks/0/claim",
                 "/credentials/0/sites/1",
                 "/mints/0/sites/1"
             ]

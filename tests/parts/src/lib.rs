@@ -2,16 +2,18 @@
 //!
 //! [`Sshd`] is OpenSSH's own server. As root it runs in namespaces of its own, with its own `passwd` and accounts
 //! with several login shells, so that nothing of the machine's is changed and no process outlives it; otherwise it
-//! serves the current user only. Nothing here depends on the host's crates: it is the other side.
+//! serves the current user only. [`Rooms`] is a small backend with an HTTP API. Nothing here depends on the host's crates: it is the other side.
 
 mod key;
 mod mounts;
 mod process;
+mod rooms;
 mod silent;
 mod sshd;
 
 pub use key::{Format, KeyPair, Kind};
 pub use process::{Process, processes_below};
+pub use rooms::{Fault, Heard, Rooms};
 pub use silent::SilentHost;
 pub use sshd::{Account, Options, Sshd};
 

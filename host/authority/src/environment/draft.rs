@@ -154,20 +154,22 @@ pub struct SecretUse {
     pub destinations: Vec<String>,
 }
 
-/// The secrets of an environment that is saved.
+/// What in a configuration that is saved is the host's own: its secrets and its endpoints.
 #[derive(Debug, Default)]
 pub struct EnvironmentSecrets {
     /// Where each that its configuration refers to may be used.
     pub uses: Vec<SecretUse>,
     /// Those that are to be kept with it, which [`take_pasted`](crate::take_pasted) took out of it.
     pub pasted: Vec<PastedSecret>,
+    /// Pointers of the fields of format `endpoint` that were typed into it.
+    pub endpoints: Vec<String>,
 }
 
 impl From<Vec<SecretUse>> for EnvironmentSecrets {
     fn from(uses: Vec<SecretUse>) -> EnvironmentSecrets {
         EnvironmentSecrets {
             uses,
-            pasted: Vec::new(),
+            ..EnvironmentSecrets::default()
         }
     }
 }

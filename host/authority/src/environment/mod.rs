@@ -20,7 +20,9 @@ pub use draft::{
     SecretUse,
 };
 pub use row::{Environment, EnvironmentFilter};
-pub(crate) use row::{EnvironmentMemory, load, raise_for_provider, raise_target, sign_again};
+pub(crate) use row::{
+    EnvironmentMemory, load, raise_for_provider, raise_target, sign_again, with_endpoints,
+};
 
 use crate::activity::Entry;
 use crate::actor::Actor;
@@ -111,7 +113,11 @@ impl Environments {
         secrets: impl Into<EnvironmentSecrets>,
     ) -> Result<Environment> {
         actor.require_manage()?;
-        let EnvironmentSecrets { uses, pasted } = secrets.into();
+        let EnvironmentSecrets {
+            uses,
+            pasted,
+            endpoints,
+        } = secrets.into();
         let checked = draft::check(draft, uses)?;
         let (actor, company) = (actor.clone(), company.to_owned());
         let memory = Arc::clone(&self.memory);
@@ -122,7 +128,7 @@ impl Environments {
                     check_provider(tx, &checked.draft).await?;
                     let now = tx.now();
                     let environment =
-                        Environment::of(id::fresh("env_")?, company, checked.draft, now);
+                        Environment::of(id::fresh("env_")?, company, checked.draft, endpoints, now);
                     row::insert(tx, &environment)
                         .await
                         .map_err(taken(environment.name.clone()))?;
@@ -166,13 +172,18 @@ impl Environments {
         secrets: impl Into<EnvironmentSecrets>,
     ) -> Result<Environment> {
         actor.require_manage()?;
-        let EnvironmentSecrets { uses, pasted } = secrets.into();
+        let EnvironmentSecrets {
+            uses,
+            pasted,
+            endpoints,
+        } = secrets.into();
         let save = Save {
             actor: actor.clone(),
             id: id.to_owned(),
             expected_revision,
             checked: draft::check(draft, uses)?,
             pasted,
+            endpoints,
             memory: Arc::clone(&self.memory),
         };
         self.store.write(move |tx| Box::pin(update(tx, save))).await
@@ -283,6 +294,7 @@ struct Save {
     expected_revision: i64,
     checked: draft::Checked,
     pasted: Vec<PastedSecret>,
+    endpoints: Vec<String>,
     memory: Arc<EnvironmentMemory>,
 }
 
@@ -293,6 +305,7 @@ async fn update(tx: &mut Tx, save: Save) -> Result<Environment> {
         expected_revision,
         checked,
         pasted,
+        endpoints,
         memory,
     } = save;
     let before = load(&mut tx.db, &tx.keys, &id).await?;
@@ -333,6 +346,7 @@ async fn update(tx: &mut Tx, save: Save) -> Result<Environment> {
         .filter_map(|(field, differs)| differs.then_some(*field))
         .collect();
     let target = rebound
+        || endpoints != before.endpoints
         || changed
             .iter()
             .any(|f| matches!(*f, "driver" | "provider" | "config" | "envVars"));
@@ -345,6 +359,7 @@ async fn update(tx: &mut Tx, save: Save) -> Result<Environment> {
         env_vars: d.env_vars,
         metadata: d.metadata,
         status: d.status,
+        endpoints,
         revision: before.revision + 1,
         target_revision: before.target_revision + i64::from(target),
         updated_at: tx.now(),

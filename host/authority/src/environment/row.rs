@@ -46,6 +46,9 @@ pub struct Environment {
     pub revision: i64,
     /// Counts what changed the target, from 1.
     pub target_revision: i64,
+    /// Pointers of what was a field of format `endpoint` when somebody typed this configuration: only these are reached.
+    #[serde(skip)]
+    pub endpoints: Vec<String>,
     /// Milliseconds since the epoch.
     pub created_at: i64,
     /// Milliseconds since the epoch.
@@ -76,6 +79,7 @@ impl Environment {
         id: String,
         company: String,
         draft: EnvironmentDraft,
+        endpoints: Vec<String>,
         now: i64,
     ) -> Environment {
         Environment {
@@ -91,6 +95,7 @@ impl Environment {
             status: draft.status,
             revision: 1,
             target_revision: 1,
+            endpoints,
             created_at: now,
             updated_at: now,
         }
@@ -102,6 +107,7 @@ struct Texts {
     config: String,
     env_vars: String,
     metadata: Option<String>,
+    endpoints: String,
 }
 
 impl Texts {
@@ -110,11 +116,12 @@ impl Texts {
             config: serde_json::to_string(&e.config)?,
             env_vars: serde_json::to_string(&e.env_vars)?,
             metadata: e.metadata.as_ref().map(serde_json::to_string).transpose()?,
+            endpoints: serde_json::to_string(&e.endpoints)?,
         })
     }
 
     fn mac(&self, keys: &Keys, e: &Environment) -> Mac {
-        Mac::new(&keys.targets, "environment")
+        let mac = Mac::new(&keys.targets, "environment")
             .text(&e.id)
             .text(&e.company_id)
             .text(&e.name)
@@ -126,7 +133,16 @@ impl Texts {
             .text_or(self.metadata.as_deref())
             .text(e.status.as_str())
             .int(e.revision)
-            .int(e.target_revision)
+            .int(e.target_revision);
+        with_endpoints(mac, &self.endpoints)
+    }
+}
+
+/// Adds the endpoints where there are any: rows from before there were any stay what they are.
+pub(crate) fn with_endpoints(mac: Mac, endpoints: &str) -> Mac {
+    match endpoints {
+        "[]" => mac,
+        some => mac.text("endpoints").text(some),
     }
 }
 
@@ -137,6 +153,7 @@ fn environment(keys: &Keys, row: &Row) -> Result<Environment> {
         config: row.try_get("config")?,
         env_vars: row.try_get("env_vars")?,
         metadata: row.try_get("metadata")?,
+        endpoints: row.try_get("endpoints")?,
     };
     let environment = Environment {
         id: id.clone(),
@@ -156,6 +173,7 @@ fn environment(keys: &Keys, row: &Row) -> Result<Environment> {
         status: EnvironmentStatus::parse(row.try_get("status")?).ok_or_else(corrupt)?,
         revision: row.try_get("revision")?,
         target_revision: row.try_get("target_revision")?,
+        endpoints: serde_json::from_str(&texts.endpoints).map_err(|_| corrupt())?,
         created_at: row.try_get("created_at")?,
         updated_at: row.try_get("updated_at")?,
     };
@@ -184,8 +202,9 @@ pub(super) async fn insert(tx: &mut Tx, e: &Environment) -> Result<()> {
     let mac = texts.mac(&tx.keys, e).done();
     sqlx::query(
         "INSERT INTO environments (id, company_id, name, description, driver, provider, config, env_vars,
-             metadata, status, revision, target_revision, created_at, updated_at, mac)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
+             metadata, status, revision, target_revision, created_at, updated_at, mac,
+             endpoints)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
     )
     .bind(&e.id)
     .bind(&e.company_id)
@@ -202,6 +221,7 @@ pub(super) async fn insert(tx: &mut Tx, e: &Environment) -> Result<()> {
     .bind(e.created_at)
     .bind(e.updated_at)
     .bind(&mac[..])
+    .bind(&texts.endpoints)
     .execute(&mut tx.db)
     .await?;
     Ok(())
@@ -214,7 +234,7 @@ pub(super) async fn store(tx: &mut Tx, e: &Environment) -> Result<()> {
     sqlx::query(
         "UPDATE environments SET name = $2, description = $3, driver = $4, provider = $5, config = $6,
              env_vars = $7, metadata = $8, status = $9, revision = $10, target_revision = $11,
-             updated_at = $12, mac = $13
+             updated_at = $12, mac = $13, endpoints = $14
          WHERE id = $1",
     )
     .bind(&e.id)
@@ -230,6 +250,7 @@ pub(super) async fn store(tx: &mut Tx, e: &Environment) -> Result<()> {
     .bind(e.target_revision)
     .bind(e.updated_at)
     .bind(&mac[..])
+    .bind(&texts.endpoints)
     .execute(&mut tx.db)
     .await?;
     Ok(())

@@ -416,6 +416,10 @@ async fn free_target(tx: &mut Tx, lease: &str) -> Result<()> {
         .bind(lease)
         .execute(&mut tx.db)
         .await?;
+    sqlx::query("DELETE FROM lease_kept WHERE lease_id = $1")
+        .bind(lease)
+        .execute(&mut tx.db)
+        .await?;
     secret::drop_pins(tx, lease).await
 }
 

@@ -188,6 +188,7 @@ impl Leases {
             driver: environment.driver.as_str().to_owned(),
             purpose: purpose_str(intent.purpose).to_owned(),
             config: serde_json::to_string(&environment.config)?,
+            endpoints: serde_json::to_string(&environment.endpoints)?,
             env_vars: serde_json::to_string(&environment.env_vars)?,
             secret_versions: serde_json::to_string(&versions)?,
             account_key: intent.account_key,
@@ -329,13 +330,13 @@ async fn insert(tx: &mut Tx, row: &Intent) -> Result<Row> {
              provider, driver, purpose, config, env_vars, secret_versions, account_key, exclusive_key, ttl, agent, run,
              workspace_ref, issue, idempotency_key, request_digest, acquisition, incarnation, fingerprint,
              created_by, created_at, intent_mac, status, epoch, updated_at, claimed_by, claim_epoch,
-             claimed_until)
+             claimed_until, endpoints)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
              $21, $22, $23, $24, $25, $26, $27, 'acquiring', 1, ",
         now_ms!(),
         ", $28, 1, ",
         now_ms!(),
-        " + $29) RETURNING *"
+        " + $29, $30) RETURNING *"
     ))
     .bind(&row.id)
     .bind(&row.company_id)
@@ -366,6 +367,7 @@ async fn insert(tx: &mut Tx, row: &Intent) -> Result<Row> {
     .bind(&mac[..])
     .bind(&*tx.replica)
     .bind(CLAIM_MS)
+    .bind(&row.endpoints)
     .fetch_one(&mut tx.db)
     .await?)
 }

@@ -85,7 +85,10 @@ fn thing(text: &str) -> Option<Thing> {
     .find(|t| thing_str(*t) == text)
 }
 
-async fn standing<'e>(db: impl sqlx::Executor<'e, Database = Db>, lease: &str) -> Result<Standing> {
+pub(super) async fn standing<'e>(
+    db: impl sqlx::Executor<'e, Database = Db>,
+    lease: &str,
+) -> Result<Standing> {
     let row = sqlx::query(concat!(
         "SELECT status, epoch, expires_at, unsafe_sent,
                 (expires_at IS NOT NULL AND expires_at <= ",
@@ -107,7 +110,7 @@ async fn standing<'e>(db: impl sqlx::Executor<'e, Database = Db>, lease: &str) -
 }
 
 /// Fails with [`Error::Stale`] unless `epoch` is the lease's and the lease has not ended.
-fn holds(lease: &str, standing: &Standing, epoch: u32) -> Result<()> {
+pub(super) fn holds(lease: &str, standing: &Standing, epoch: u32) -> Result<()> {
     if standing.epoch == epoch && !standing.status.is_terminal() {
         return Ok(());
     }
@@ -282,7 +285,8 @@ impl Leases {
     }
 }
 
-async fn append(
+/// Adds an entry to a lease's journal.
+pub(super) async fn append(
     tx: &mut Tx,
     lease: &str,
     epoch: u32,

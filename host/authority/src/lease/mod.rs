@@ -10,6 +10,7 @@ mod clock;
 mod journal;
 mod label;
 pub mod machine;
+mod made;
 mod query;
 mod record;
 mod work;
@@ -25,6 +26,7 @@ pub use label::{
     ACQUISITION as LABEL_ACQUISITION, HOST as LABEL_HOST, LEASE as LABEL_LEASE,
     OWNER as LABEL_OWNER, REQUEST as LABEL_REQUEST,
 };
+pub use made::{KeptPlace, KeptSecret, Made};
 pub use query::{LeaseFilter, LeasePage};
 pub(crate) use record::sign_again;
 pub use record::{CallerRefs, Lease, PinnedVersion};

@@ -12,7 +12,8 @@ use sqlx::{Row as _, SqliteConnection};
 
 use super::label::Owner;
 use super::machine::{Proof, State, Status};
-use crate::environment::EnvironmentDriver;
+use super::made;
+use crate::environment::{EnvironmentDriver, with_endpoints};
 use crate::error::{Error, Result};
 use crate::keys::{Keys, Mac};
 use crate::store::{Db, Row};
@@ -68,6 +69,9 @@ pub struct Lease {
     pub config: Map<String, Value>,
     /// The variables that it was acquired with.
     pub env_vars: Map<String, Value>,
+    /// Pointers of the endpoints that somebody had typed into the configuration.
+    #[serde(skip)]
+    pub endpoints: Vec<String>,
     /// The versions of secrets that it was acquired with, by pointer.
     pub secret_versions: BTreeMap<String, PinnedVersion>,
     /// What it has for itself alone, if anything.
@@ -195,6 +199,8 @@ pub(super) struct Intent {
     pub exclusive_key: Option<String>,
     pub ttl: Option<i64>,
     pub caller: CallerRefs,
+    /// Pointers of the typed endpoints, as JSON.
+    pub endpoints: String,
     pub idempotency_key: Option<String>,
     pub request_digest: Vec<u8>,
     pub acquisition: String,
@@ -206,7 +212,7 @@ pub(super) struct Intent {
 
 impl Intent {
     pub fn mac(&self, keys: &Keys) -> Mac {
-        Mac::new(&keys.targets, "lease")
+        let mac = Mac::new(&keys.targets, "lease")
             .text(&self.id)
             .text(&self.company_id)
             .text(&self.environment_id)
@@ -232,7 +238,8 @@ impl Intent {
             .text(&self.incarnation)
             .text(&self.fingerprint)
             .text(&self.created_by)
-            .int(self.created_at)
+            .int(self.created_at);
+        with_endpoints(mac, &self.endpoints)
     }
 
     fn of(row: &Row) -> Result<Intent> {
@@ -258,6 +265,7 @@ impl Intent {
                 workspace: row.try_get("workspace_ref")?,
                 issue: row.try_get("issue")?,
             },
+            endpoints: row.try_get("endpoints")?,
             idempotency_key: row.try_get("idempotency_key")?,
             request_digest: row.try_get("request_digest")?,
             acquisition: row.try_get("acquisition")?,
@@ -294,6 +302,7 @@ pub(super) fn lease(keys: &Keys, host: &str, row: &Row) -> Result<Lease> {
         purpose: purpose(&intent.purpose).ok_or_else(corrupt)?,
         config: serde_json::from_str(&intent.config)?,
         env_vars: serde_json::from_str(&intent.env_vars)?,
+        endpoints: serde_json::from_str(&intent.endpoints).map_err(|_| corrupt())?,
         secret_versions: serde_json::from_str(&intent.secret_versions)?,
         labels,
         status: Status::parse(row.try_get("status")?).ok_or_else(corrupt)?,
@@ -363,7 +372,7 @@ pub(crate) async fn sign_again(db: &mut SqliteConnection, old: &Keys, new: &Keys
             .fetch_all(&mut *db)
             .await?;
         let Some(end) = rows.last() else {
-            return Ok(count);
+            return Ok(count + made::sign_again(db, old, new).await?);
         };
         last = end.try_get("id")?;
         for row in &rows {

@@ -50,6 +50,12 @@ impl Aad {
         Aad::new("carried").text(host)
     }
 
+    /// A minted value that a lease keeps, and which mint it is of.
+    pub fn minted(lease: &str, name: &str, mint: [&str; 4]) -> Aad {
+        mint.into_iter()
+            .fold(Aad::new("minted").text(lease).text(name), Aad::text)
+    }
+
     /// A version's data key, for use at one place.
     pub fn place(company: &str, place: &Place<'_>) -> Aad {
         Aad::new("place")

@@ -12,6 +12,7 @@ mod crash;
 mod environments;
 mod executions;
 mod leases;
+mod made;
 mod opening;
 mod place;
 mod plugins;

@@ -223,6 +223,20 @@ pub fn bytes(value: &str) -> Zeroizing<Vec<u8>> {
     Zeroizing::new(value.as_bytes().to_vec())
 }
 
+/// A minted value to be kept.
+pub fn kept(name: &str) -> KeptSecret {
+    KeptSecret {
+        name: name.into(),
+        place: KeptPlace {
+            endpoint: "/api".into(),
+            method: "POST".into(),
+            path: "/rooms/{resource}/token".into(),
+            pointer: "/token".into(),
+        },
+        value: bytes("canary-minted-value"),
+    }
+}
+
 pub fn reference(secret: &str) -> Value {
     json!({ "type": "secret_ref", "secretId": secret, "version": "latest" })
 }

@@ -25,6 +25,12 @@ async fn furnished() -> (Place, Furniture, Lease, String) {
         ..f.intent()
     };
     let lease = p.leases().begin(&operator(), intent).await.unwrap().lease;
+    let leases = p.leases();
+    leases
+        .made_environment(&lease.id, 1, "room-1")
+        .await
+        .unwrap();
+    leases.keep(&lease.id, 1, kept("session")).await.unwrap();
     p.secrets()
         .put_version(&operator(), &f.secret, bytes("value two"))
         .await
@@ -59,6 +65,10 @@ async fn whole(authority: &Authority, f: &Furniture, lease: &Lease, bearer: &str
         .unwrap();
     assert_eq!(&**pinned.value, b"value one");
     assert_eq!(secrets.versions(&f.secret).await.unwrap().len(), 2);
+    let made = authority.leases().made(&lease.id).await.unwrap();
+    assert_eq!(made.resource.as_deref(), Some("room-1"));
+    let session = &authority.leases().kept(&lease.id).await.unwrap()[0];
+    assert_eq!(session.value, kept("session").value);
     let now = authority.leases().get(&lease.id).await.unwrap();
     assert_eq!(now.labels, lease.labels, "what stands on targets is ours");
     assert!(

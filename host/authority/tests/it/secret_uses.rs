@@ -417,7 +417,11 @@ async fn a_pasted_value_and_its_environment_are_saved_together_or_not_at_all() {
     let key = |name: &str| json!({ "type": "secret_value", "value": "pasted key", "name": name, "purpose": "key" });
     let save = |(d, pasted): (EnvironmentDraft, Vec<PastedSecret>), uses| {
         let (p, company) = (&p, f.company.clone());
-        let secrets = EnvironmentSecrets { uses, pasted };
+        let secrets = EnvironmentSecrets {
+            uses,
+            pasted,
+            ..EnvironmentSecrets::default()
+        };
         async move {
             p.environments()
                 .create(&operator(), &company, d, secrets)
@@ -465,6 +469,7 @@ async fn a_pasted_value_and_its_environment_are_saved_together_or_not_at_all() {
         let secrets = EnvironmentSecrets {
             uses: vec![key_use("10.0.0.5")],
             pasted,
+            ..EnvironmentSecrets::default()
         };
         async move {
             p.environments()

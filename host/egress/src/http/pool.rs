@@ -169,10 +169,14 @@ impl Pools {
 
     pub(super) fn close_scope(&self, scope: &PoolScope) {
         let is = |want: &Option<String>, have: &str| want.as_ref().is_none_or(|w| w == have);
+        let among = |want: &Option<String>, have: &str| {
+            want.as_ref()
+                .is_none_or(|w| have.split(',').any(|h| h == w))
+        };
         lock(&self.rooms).retain(|key, room| {
-            let named = key.company == scope.company
+            let named = is(&scope.company, &key.company)
                 && is(&scope.plugin_revision, &key.plugin_revision)
-                && is(&scope.secret_version, &key.secret_version);
+                && among(&scope.secret_version, &key.secret_version);
             if named {
                 room.retire();
             }

@@ -2,11 +2,12 @@
 //! the placeholders. The server builds it; nothing here decides.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use leasehold_contract::{Code, Credential, Error, Grant, Mint, Operation};
 
-use crate::http::Destination;
+use crate::http::{Destination, Parsed, Scheme, TlsSettings};
 use crate::secret::Secret;
 
 /// What a call may send over HTTP, and with which secrets.
@@ -66,6 +67,37 @@ pub struct Endpoint {
     pub url: String,
     /// Where it leads. Only one that an administrator typed ([`Destination::typed`]) is reached.
     pub destination: Destination,
+}
+
+impl Endpoint {
+    /// The endpoint of a URL as somebody wrote it, without a slash at its end: whoever has it writes paths behind it.
+    ///
+    /// # Errors
+    /// `invalid-config`, naming what such a URL must not have.
+    pub fn of(url: &str, typed: bool, tls: Option<Arc<TlsSettings>>) -> Result<Endpoint, Error> {
+        let url = url.trim_end_matches('/');
+        let wrong = |what: &str| Error::new(Code::InvalidConfig, format!("the URL {what}"));
+        let parsed = Parsed::of(url)?;
+        if url.contains('?') {
+            return Err(wrong("has a query; give the URL without it"));
+        }
+        let (path, _) = super::split(url);
+        super::path::Path::parse(path).map_err(|what| wrong(&format!("has a path that {what}")))?;
+        if tls.is_some() && parsed.origin.scheme != Scheme::Https {
+            return Err(wrong(
+                "is not https://, and ca and client certificate are for TLS; leave them out",
+            ));
+        }
+        Ok(Endpoint {
+            url: url.to_owned(),
+            destination: Destination {
+                origin: parsed.origin,
+                typed,
+                tls,
+                unix: None,
+            },
+        })
+    }
 }
 
 /// What a placeholder of a credential stands for.

@@ -102,7 +102,7 @@ async fn closing_a_scope_closes_its_idle_connections_and_those_in_use_when_their
     let server = serve(|_| async { reply(200, "ok") }).await;
     let transport = transport();
     let scope = |revision: Option<&str>, version: Option<&str>| PoolScope {
-        company: "c1".into(),
+        company: Some("c1".into()),
         plugin_revision: revision.map(str::to_owned),
         secret_version: version.map(str::to_owned),
     };
@@ -111,7 +111,7 @@ async fn closing_a_scope_closes_its_idle_connections_and_those_in_use_when_their
     transport.close_scope(&scope(Some("p2"), None));
     transport.close_scope(&scope(None, Some("s2")));
     transport.close_scope(&PoolScope {
-        company: "c2".into(),
+        company: Some("c2".into()),
         ..scope(None, None)
     });
     assert_eq!(transport.idle(), 1);

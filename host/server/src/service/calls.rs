@@ -12,13 +12,15 @@ use async_trait::async_trait;
 use leasehold_authority::{Authority, Error as AuthorityError, LABEL_OWNER, Lease};
 use leasehold_contract::{Call, CallHost, Code, Error, Label, LeaseRef, Level, Purpose, Thing};
 use leasehold_egress::{
-    Action, CallScope, EgressRecord, LeaseScope, Payloads, Reach, Recorder, Ssh,
+    Action, CallScope, EgressRecord, LeaseScope, Payloads, Reach, Recorder, Ssh, Transport,
 };
 use leasehold_runtime::{CallSetup, Redactor};
 use tokio_util::sync::CancellationToken;
 
 use super::context::Context;
+use super::error::ServiceError;
 use super::progress::Board;
+use super::web::Placeholders;
 
 /// What of a lease a call acts for, and until when.
 #[derive(Clone)]
@@ -91,15 +93,43 @@ impl Kind {
     }
 }
 
+/// The ways out that calls share.
+pub(crate) struct Ways {
+    pub(crate) ssh: Ssh,
+    pub(crate) http: Transport,
+}
+
+/// One call, ready to be made.
+pub(crate) struct Prepared {
+    pub(crate) setup: CallSetup,
+    /// The configuration as this call's component sees it.
+    pub(crate) config: String,
+    /// The placeholders in it, by the pointer of their field.
+    pub(crate) placeholders: Placeholders,
+}
+
 /// Builds what one call needs.
-pub(crate) fn setup(
+///
+/// # Errors
+/// The authority's; the system's source of randomness failing.
+pub(crate) async fn prepare(
     authority: &Authority,
-    ssh: &Ssh,
+    ways: &Ways,
     board: &Board,
     context: &Context,
     lease: Option<&ForLease>,
     kind: Kind,
-) -> CallSetup {
+) -> Result<Prepared, ServiceError> {
+    let (config, placeholders) = context.config()?;
+    let (http, kept) = match &context.web {
+        None => (None, Vec::new()),
+        Some(web) => {
+            let (http, kept) = web
+                .scope(&ways.http, authority, lease, kind.acquiring, &placeholders)
+                .await?;
+            (Some(http), kept)
+        }
+    };
     let listener = Arc::new(Listener {
         authority: authority.clone(),
         provider: context.plugin.manifest().key.clone(),
@@ -131,11 +161,11 @@ pub(crate) fn setup(
         }),
         execution: kind.execution,
         fresh: kind.fresh,
-        http: None,
+        http,
         payloads: Arc::new(kind.payloads),
         recorder: listener.clone(),
     };
-    CallSetup {
+    let setup = CallSetup {
         call: Call {
             company: context.company.clone(),
             environment: context.environment.clone(),
@@ -146,10 +176,10 @@ pub(crate) fn setup(
             }),
             labels: lease.map(|lease| lease.labels.clone()).unwrap_or_default(),
             purpose: kind.purpose,
-            kept: Vec::new(),
+            kept,
         },
         host: listener,
-        egress: ssh.call(scope),
+        egress: ways.ssh.call(scope),
         deadline: kind.deadline,
         redactor: context.redactor.clone(),
         watch: Some(
@@ -157,7 +187,12 @@ pub(crate) fn setup(
                 .plugin
                 .watch(kind.purpose, kind.deadline_is_ours, kind.trial),
         ),
-    }
+    };
+    Ok(Prepared {
+        setup,
+        config,
+        placeholders,
+    })
 }
 
 /// The host's ear in one call.
@@ -203,7 +238,7 @@ fn line(step: &str, message: &str, done: Option<f64>, total: Option<f64>) -> Str
 }
 
 /// An answer of the authority, as a component may know it.
-fn refused(error: &AuthorityError) -> Error {
+pub(crate) fn refused(error: &AuthorityError) -> Error {
     match error {
         AuthorityError::Stale { .. } => Error::new(
             Code::Cancelled,

@@ -2,13 +2,15 @@
 //! component may see of it.
 //!
 //! A provider's JSON Schema is checked here, before any call, and so are the host's own formats (`ssh-target`,
-//! `secret`), whose inside the provider does not describe. This room never resolves a secret and never calls a
+//! `endpoint`, `registry`, `secret`), whose inside the provider does not describe. This room never resolves a secret and never calls a
 //! component. Invariant: what [`stand_ins`] gives to `check-config` and what [`put_back`] takes from it hold no
 //! secret and no way to move a target.
 
 use leasehold_authority::SecretUse;
-use leasehold_contract::FieldViolation;
+use leasehold_contract::{Credential, FieldViolation, Site};
 use serde_json::Value;
+
+use super::endpoints;
 
 /// The formats of configuration fields that mean something to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,11 +19,11 @@ pub enum Format {
     SshTarget,
     /// A credential: a reference to a secret of the company.
     Secret,
-    /// A URL; reachable only over HTTP egress.
+    /// A URL that may be called.
     Endpoint,
-    /// A container engine; reachable only over HTTP egress.
+    /// A container engine; refused while there is no policy for engines.
     EngineEndpoint,
-    /// A container registry; reachable only over HTTP egress.
+    /// A container registry: server, user name and password in one object.
     Registry,
 }
 
@@ -159,6 +161,18 @@ pub fn check(schema: &Value, config: &Value) -> Result<(), Vec<FieldViolation>> 
             references.push(field.pointer.as_str());
         }
     }
+    // Of an endpoint it speaks of the URL.
+    for field in fields
+        .iter()
+        .filter(|field| field.format == Format::Endpoint)
+    {
+        if let Some(value) = shown.pointer_mut(&field.pointer)
+            && let Some(url) = value.get("url").filter(|url| url.is_string()).cloned()
+        {
+            *value = url;
+            references.push(field.pointer.as_str());
+        }
+    }
     let mut violations: Vec<FieldViolation> = validator
         .iter_errors(&shown)
         .filter(|error| !references.contains(&error.instance_path().as_str()))
@@ -167,19 +181,23 @@ pub fn check(schema: &Value, config: &Value) -> Result<(), Vec<FieldViolation>> 
             message: error.masked_with("the value").to_string(),
         })
         .collect();
-    for field in fields {
-        if matches!(
-            field.format,
-            Format::Endpoint | Format::EngineEndpoint | Format::Registry
-        ) {
-            violations.push(FieldViolation {
-                pointer: field.pointer,
-                message: format!(
-                    "fields of format `{}` need HTTP egress, which this version refuses",
-                    field.format.as_str()
-                ),
-            });
-        }
+    for field in &fields {
+        let Some(value) = config.pointer(&field.pointer) else {
+            continue;
+        };
+        let wrong = match field.format {
+            Format::Endpoint => endpoints::check(value),
+            Format::Registry => endpoints::check_registry(value),
+            Format::EngineEndpoint => vec![FieldViolation {
+                pointer: String::new(),
+                message: "is a container engine: this version has no policy for engines, and reaches none without it".to_owned(),
+            }],
+            Format::SshTarget | Format::Secret => Vec::new(),
+        };
+        violations.extend(wrong.into_iter().map(|v| FieldViolation {
+            pointer: format!("{}{}", field.pointer, v.pointer),
+            message: v.message,
+        }));
     }
     violations.truncate(50);
     if violations.is_empty() {
@@ -199,21 +217,34 @@ const SSH_CERTIFICATE: &str = "certificate";
 ///
 /// # Errors
 /// A plain value where a secret belongs, every one at once; the value is not repeated.
-pub fn secret_uses(schema: &Value, config: &Value) -> Result<Vec<SecretUse>, Vec<FieldViolation>> {
+pub fn secret_uses(
+    schema: &Value,
+    credentials: &[Credential],
+    config: &Value,
+) -> Result<Vec<SecretUse>, Vec<FieldViolation>> {
     let mut uses = Vec::new();
     let mut violations = Vec::new();
-    for field in fields(schema, config) {
+    let all = fields(schema, config);
+    for field in &all {
         let Some(value) = config.pointer(&field.pointer) else {
             continue;
         };
         match field.format {
             Format::SshTarget => ssh_uses(&field.pointer, value, 0, &mut uses, &mut violations),
-            Format::Secret => uses.push(SecretUse {
-                pointer: field.pointer,
-                sites: vec!["credential".to_owned()],
-                destinations: Vec::new(),
-            }),
-            Format::Endpoint | Format::EngineEndpoint | Format::Registry => {}
+            Format::Secret => {
+                let (sites, destinations) = rights(credentials, &field.pointer, &all, config);
+                uses.push(SecretUse {
+                    pointer: field.pointer.clone(),
+                    sites,
+                    destinations,
+                });
+            }
+            Format::Endpoint => uses.extend(endpoints::secret_uses(&field.pointer, value)),
+            Format::Registry => {
+                let (_, to) = rights(credentials, &field.pointer, &all, config);
+                uses.extend(endpoints::registry_uses(&field.pointer, value, to));
+            }
+            Format::EngineEndpoint => {}
         }
     }
     if violations.is_empty() {
@@ -221,6 +252,53 @@ pub fn secret_uses(schema: &Value, config: &Value) -> Result<Vec<SecretUse>, Vec
     } else {
         Err(violations)
     }
+}
+
+/// Where in a message a credential may stand and toward whom, in the words that its encryption is bound to.
+fn rights(
+    credentials: &[Credential],
+    pointer: &str,
+    all: &[Field],
+    config: &Value,
+) -> (Vec<String>, Vec<String>) {
+    let mut sites = vec!["credential".to_owned()];
+    let mut to = Vec::new();
+    for credential in credentials.iter().filter(|c| c.pointer == pointer) {
+        sites.extend(credential.sites.iter().map(|site| match site {
+            Site::Header(name, template) => format!("header {name}: {template}"),
+            Site::Basic(user) => format!("basic {user}"),
+            Site::RegistryAuth => "registry-auth".to_owned(),
+            Site::SshUsername => "ssh-username".to_owned(),
+        }));
+        for field in all.iter().filter(|f| credential.to.contains(&f.pointer)) {
+            let value = config.pointer(&field.pointer);
+            to.extend(value.and_then(|value| match field.format {
+                Format::SshTarget => Some(ssh_destination(value)),
+                _ => endpoints::url_of(value).map(|url| url.trim_end_matches('/').to_owned()),
+            }));
+        }
+    }
+    sites.sort();
+    sites.dedup();
+    to.sort();
+    to.dedup();
+    (sites, to)
+}
+
+/// The pointers of the endpoints that a configuration has: who saves it has typed them.
+pub fn typed_endpoints(schema: &Value, config: &Value) -> Vec<String> {
+    fields(schema, config)
+        .into_iter()
+        .filter(|field| matches!(field.format, Format::Endpoint | Format::EngineEndpoint))
+        .map(|field| field.pointer)
+        .collect()
+}
+
+/// Whom an `ssh-target` leads to.
+fn ssh_destination(target: &Value) -> String {
+    let text = |key: &str| target.get(key).and_then(Value::as_str).unwrap_or_default();
+    let port = target.get("port").and_then(Value::as_u64).unwrap_or(22);
+    format!("ssh://{}@{}:{port}", text("username"), text("host"))
 }
 
 /// Whether a variable is one of the host's own, which mark the processes of a lease.
@@ -238,9 +316,7 @@ fn ssh_uses(
     let Some(object) = value.as_object() else {
         return;
     };
-    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
-    let port = object.get("port").and_then(Value::as_u64).unwrap_or(22);
-    let destination = format!("ssh://{}@{}:{port}", text("username"), text("host"));
+    let destination = ssh_destination(value);
     for key in SSH_SECRETS.into_iter().chain([SSH_CERTIFICATE]) {
         let Some(value) = object.get(key).filter(|v| !v.is_null()) else {
             continue;
@@ -408,7 +484,7 @@ mod tests {
     #[test]
     fn a_use_names_its_site_and_its_destination() {
         let config = json!({ "target": target() });
-        let uses = secret_uses(&schema(), &config).expect("well-formed");
+        let uses = secret_uses(&schema(), &[], &config).expect("well-formed");
         assert_eq!(uses.len(), 1);
         assert_eq!(uses[0].pointer, "/target/privateKey");
         assert_eq!(uses[0].destinations, ["ssh://ci@10.0.0.5:22"]);
@@ -418,7 +494,7 @@ mod tests {
     fn a_plain_private_key_is_refused_with_the_mend() {
         let config =
             json!({ "target": { "host": "h", "username": "u", "privateKey": "-----BEGIN" } });
-        let violations = secret_uses(&schema(), &config).expect_err("plain");
+        let violations = secret_uses(&schema(), &[], &config).expect_err("plain");
         assert!(
             violations[0].message.contains("store it as a secret"),
             "{violations:?}"
@@ -450,5 +526,50 @@ mod tests {
         let mut more = given.clone();
         more["hops"] = json!([{ "host": "evil" }]);
         assert!(put_back(&schema(), &config, &given, more).is_err());
+    }
+
+    #[test]
+    fn a_credential_is_bound_to_its_sites_and_to_the_urls_that_it_goes_to() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "api": { "type": "string", "format": "endpoint" },
+                "other": { "type": "string", "format": "endpoint" },
+                "token": { "type": "string", "format": "secret" }
+            }
+        });
+        let credential = Credential {
+            pointer: "/token".to_owned(),
+            sites: vec![Site::Header("authorization".into(), "Bearer {}".into())],
+            to: vec!["/api".to_owned()],
+        };
+        let reference = json!({ "type": "secret_ref", "secretId": "sec_1", "version": "latest" });
+        let config = json!({
+            "api": { "url": "https://api.example/v1/" },
+            "other": "https://other.example", "token": reference
+        });
+        check(&schema, &config).expect("an endpoint of either form");
+        let uses = secret_uses(&schema, &[credential], &config).expect("well-formed");
+        assert_eq!(uses[0].destinations, ["https://api.example/v1"]);
+        assert_eq!(
+            uses[0].sites,
+            ["credential", "header authorization: Bearer {}"]
+        );
+        assert_eq!(typed_endpoints(&schema, &config), ["/api", "/other"]);
+    }
+
+    #[test]
+    fn a_container_engine_is_refused_with_the_reason() {
+        let schema = json!({
+            "type": "object",
+            "properties": { "engine": { "type": "string", "format": "engine-endpoint" } }
+        });
+        let config = json!({ "engine": "unix:///run/podman/podman.sock" });
+        let wrong = check(&schema, &config).expect_err("no policy");
+        assert_eq!(wrong[0].pointer, "/engine");
+        assert!(
+            wrong[0].message.contains("no policy for engines"),
+            "{wrong:?}"
+        );
     }
 }

@@ -4,7 +4,6 @@
 //! Secrets are resolved here, through a binding that names place and destination, and go into targets and payloads
 //! only. Invariant (P8): the text that a component is given holds none of them.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -12,14 +11,16 @@ use leasehold_authority::{
     Accessor, Actor, Authority, Environment, Lease, PastedSecret, Resolved, Selector, env_pointer,
 };
 use leasehold_contract::FieldViolation;
-use leasehold_egress::{Payloads, SshTarget};
+use leasehold_egress::{Endpoint, Payloads, Secret, SshTarget, Value as Held};
 use leasehold_runtime::Redactor;
 use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use super::configuration::{self, Field, Format};
+use super::endpoints;
 use super::error::ServiceError;
 use super::loaded::Loaded;
+use super::web::{self, Placeholders, Web, placeholder};
 
 /// Whose right to use a secret is used, and on whose behalf: that is recorded.
 pub(crate) enum Holder<'a> {
@@ -57,7 +58,9 @@ pub(crate) struct Context {
     fixed: Option<String>,
     /// The `ssh-target` fields by pointer.
     pub(crate) targets: BTreeMap<String, Arc<SshTarget>>,
-    /// Names the versions of the secrets in `targets`.
+    /// HTTP, where there is something to reach.
+    pub(crate) web: Option<Web>,
+    /// Names the versions of the secrets of the configuration.
     pub(crate) secret_version: String,
     variables: Vec<(String, Variable)>,
     /// Removes what must not be shown.
@@ -80,6 +83,8 @@ pub(crate) struct Source<'a> {
     pub(crate) environment: Option<&'a str>,
     pub(crate) config: &'a Map<String, Value>,
     pub(crate) env_vars: &'a Map<String, Value>,
+    /// Pointers of the endpoints that somebody typed: no other is reached.
+    pub(crate) typed: &'a [String],
 }
 
 impl Context {
@@ -95,7 +100,9 @@ impl Context {
     ) -> Result<Context, ServiceError> {
         let config = Value::Object(source.config.clone());
         let schema = &plugin.manifest().config_schema;
-        let uses = configuration::secret_uses(schema, &config).map_err(of_config)?;
+        let granted = web::granted(&plugin);
+        let uses =
+            configuration::secret_uses(schema, &granted.credentials, &config).map_err(of_config)?;
         let mut resolved = config.clone();
         let mut versions = Vec::new();
         let mut hidden = Vec::new();
@@ -117,30 +124,17 @@ impl Context {
                 *place = Value::String(text.to_string());
             }
         }
-        let mut targets = BTreeMap::new();
-        let mut violations = Vec::new();
-        for field in configuration::fields(schema, &config) {
-            if field.format != Format::SshTarget {
-                continue;
-            }
-            let Some(value) = resolved.pointer_mut(&field.pointer) else {
-                continue;
-            };
-            let value = value.take();
-            let target = SshTarget::from_config(&value);
-            drop_secrets(value);
-            match target {
-                Ok(target) => {
-                    hidden.extend(target.secrets());
-                    targets.insert(field.pointer, Arc::new(target));
-                }
-                Err(wrong) => violations.extend(wrong.into_iter().map(|v| FieldViolation {
-                    pointer: format!("{}{}", field.pointer, v.pointer),
-                    message: v.message,
-                })),
-            }
-        }
+        let fields = configuration::fields(schema, &config);
+        let found = Found::of(&fields, &mut resolved, source.typed);
         drop_secrets(resolved);
+        let Found {
+            targets,
+            endpoints,
+            values,
+            hidden: mut found_hidden,
+            violations,
+        } = found;
+        hidden.append(&mut found_hidden);
         if !violations.is_empty() {
             return Err(of_config(violations));
         }
@@ -163,15 +157,17 @@ impl Context {
         versions.sort();
         versions.dedup();
         let view = component_view(schema, &config, &targets)?;
-        let has_secret = configuration::fields(schema, &config)
+        let has_secret = fields
             .iter()
-            .any(|field| field.format == Format::Secret);
+            .any(|field| place_of_placeholder(field, &view).is_some());
+        let web = Web::of(granted, &config, endpoints, values);
         Ok(Context {
             company: source.company.to_owned(),
             environment: source.environment.map(str::to_owned),
             fixed: (!has_secret).then(|| view.to_string()),
             view,
             targets,
+            web,
             secret_version: versions.join(","),
             variables,
             redactor: redactor(hidden),
@@ -200,31 +196,32 @@ impl Context {
                 environment: Some(&lease.environment_id),
                 config: &lease.config,
                 env_vars: &lease.env_vars,
+                typed: &lease.endpoints,
             },
         )
         .await
     }
 
-    /// The configuration for one call. Each call has placeholders of its own, which mean nothing in any other.
+    /// The configuration for one call, and its placeholders. Each call has its own, which mean nothing in any other.
     ///
     /// # Errors
     /// The system's source of randomness failing.
-    pub(crate) fn config(&self) -> Result<Cow<'_, str>, ServiceError> {
+    pub(crate) fn config(&self) -> Result<(String, Placeholders), ServiceError> {
         if let Some(text) = &self.fixed {
-            return Ok(Cow::Borrowed(text));
+            return Ok((text.clone(), Vec::new()));
         }
         let schema = &self.plugin.manifest().config_schema;
         let mut view = self.view.clone();
-        renew_placeholders(schema, &mut view)?;
-        Ok(Cow::Owned(view.to_string()))
+        let placeholders = renew_placeholders(schema, &mut view)?;
+        Ok((view.to_string(), placeholders))
     }
 
     /// The target of an environment, as people call it; the provider's key where it has none.
     pub(crate) fn name(&self) -> String {
-        self.targets.values().next().map_or_else(
-            || self.plugin.manifest().key.clone(),
-            |target| target.identity(),
-        )
+        let target = self.targets.values().next().map(|target| target.identity());
+        target
+            .or_else(|| self.web.as_ref()?.name())
+            .unwrap_or_else(|| self.plugin.manifest().key.clone())
     }
 
     /// Whether one lease at a time may have the target: the provider says that it is one account, and the
@@ -252,8 +249,7 @@ impl Context {
             match variable {
                 Variable::Plain(text) => all.push((name.clone(), text.clone())),
                 Variable::Secret(text) => {
-                    let placeholder = leasehold_egress::placeholder()
-                        .map_err(|e| leasehold_authority::Error::Internal(e.message))?;
+                    let placeholder = placeholder()?;
                     payloads.insert(placeholder.clone(), text.to_string());
                     all.push((name.clone(), placeholder));
                 }
@@ -274,26 +270,113 @@ pub(crate) fn component_view(
     targets: &BTreeMap<String, Arc<SshTarget>>,
 ) -> Result<Value, ServiceError> {
     let mut view =
-        configuration::stand_ins(schema, config, |field: &Field, _| match field.format {
+        configuration::stand_ins(schema, config, |field: &Field, value| match field.format {
             Format::SshTarget => targets
                 .get(&field.pointer)
                 .map_or(Value::Null, |target| target.reduced()),
             Format::Secret => Value::String(String::new()),
-            Format::Endpoint | Format::EngineEndpoint | Format::Registry => Value::Null,
+            Format::Endpoint => endpoints::reduced(value),
+            Format::Registry => endpoints::reduced_registry(value),
+            Format::EngineEndpoint => Value::Null,
         });
     renew_placeholders(schema, &mut view)?;
     Ok(view)
 }
 
-/// Puts a new random token into every field of format `secret`.
-fn renew_placeholders(schema: &Value, view: &mut Value) -> Result<(), ServiceError> {
-    let fields = configuration::fields(schema, view);
-    for field in fields.iter().filter(|f| f.format == Format::Secret) {
-        if let Some(place) = view.pointer_mut(&field.pointer) {
-            *place = Value::String(placeholder()?);
+/// Where in a component's view the placeholder of a field stands, if it has one.
+fn place_of_placeholder(field: &Field, view: &Value) -> Option<String> {
+    match field.format {
+        Format::Secret => Some(field.pointer.clone()),
+        Format::Registry => {
+            let place = format!("{}/password", field.pointer);
+            view.pointer(&place).map(|_| place)
+        }
+        Format::SshTarget | Format::Endpoint | Format::EngineEndpoint => None,
+    }
+}
+
+/// Puts a new placeholder into every field that has one, and tells which stands in which.
+fn renew_placeholders(schema: &Value, view: &mut Value) -> Result<Placeholders, ServiceError> {
+    let mut all = Vec::new();
+    for field in configuration::fields(schema, view) {
+        let Some(place) = place_of_placeholder(&field, view) else {
+            continue;
+        };
+        if let Some(place) = view.pointer_mut(&place) {
+            let fresh = placeholder()?;
+            *place = Value::String(fresh.clone());
+            all.push((field.pointer, fresh));
         }
     }
-    Ok(())
+    Ok(all)
+}
+
+/// What a configuration whose secrets were put in their places leads to.
+#[derive(Default)]
+struct Found {
+    targets: BTreeMap<String, Arc<SshTarget>>,
+    endpoints: BTreeMap<String, Endpoint>,
+    values: Vec<(String, Held)>,
+    hidden: Vec<String>,
+    violations: Vec<FieldViolation>,
+}
+
+impl Found {
+    /// Takes the host's own fields out of a configuration.
+    fn of(fields: &[Field], resolved: &mut Value, typed: &[String]) -> Found {
+        let mut found = Found::default();
+        for field in fields {
+            let Some(value) = resolved.pointer_mut(&field.pointer).map(Value::take) else {
+                continue;
+            };
+            let wrong = found.take(field, &value, typed);
+            drop_secrets(value);
+            found
+                .violations
+                .extend(wrong.into_iter().map(|v| FieldViolation {
+                    pointer: format!("{}{}", field.pointer, v.pointer),
+                    message: v.message,
+                }));
+        }
+        found
+    }
+
+    fn take(&mut self, field: &Field, value: &Value, typed: &[String]) -> Vec<FieldViolation> {
+        let pointer = field.pointer.clone();
+        match field.format {
+            Format::SshTarget => match SshTarget::from_config(value) {
+                Ok(target) => {
+                    self.hidden.extend(target.secrets());
+                    self.targets.insert(pointer, Arc::new(target));
+                }
+                Err(wrong) => return wrong,
+            },
+            Format::Endpoint => match endpoints::resolve(value, typed.contains(&pointer)) {
+                Ok(endpoint) => {
+                    let key = value.get("clientKey").and_then(Value::as_str);
+                    self.hidden.extend(key.map(str::to_owned));
+                    self.endpoints.insert(pointer, endpoint);
+                }
+                Err(wrong) => return vec![wrong],
+            },
+            Format::Registry => {
+                if let Some(credential) = endpoints::resolve_registry(value) {
+                    let password = value.get("password").and_then(Value::as_str);
+                    self.hidden.extend(password.map(str::to_owned));
+                    self.values.push((pointer, credential));
+                }
+            }
+            Format::Secret => {
+                if let Some(text) = value.as_str() {
+                    self.hidden.push(text.to_owned());
+                    self.values
+                        .push((pointer, Held::Text(Secret::new(text.to_owned()))));
+                }
+            }
+            Format::EngineEndpoint => {}
+        }
+        Vec::new()
+    }
 }
 
 /// Violations of a stored or drafted configuration, as pointers into the environment that a client sends.

@@ -70,16 +70,18 @@ impl Service {
             .executions()
             .cancel(&Actor::system("release"), &execution.id)
             .await?;
-        let call = self.call(
-            context,
-            Some(for_lease),
-            Kind::new(Purpose::Cleanup, Reach::Act, READ),
-        );
+        let call = self
+            .call(
+                context,
+                Some(for_lease),
+                Kind::new(Purpose::Cleanup, Reach::Act, READ),
+            )
+            .await?;
         let killed = context
             .plugin
             .signal(
-                &call,
-                &context.config()?,
+                &call.setup,
+                &call.config,
                 handle_of(lease),
                 &reference_of(execution),
                 "KILL",

@@ -25,6 +25,16 @@ use super::loaded::Loaded;
 /// Time for `check-config`, which reaches nothing.
 const CHECK_CONFIG: Duration = Duration::from_secs(10);
 
+/// A draft that may be saved.
+pub(crate) struct Checked {
+    /// As the provider normalised it.
+    pub(crate) draft: EnvironmentDraft,
+    /// The secrets that its configuration refers to.
+    pub(crate) uses: Vec<SecretUse>,
+    /// Pointers of its endpoints, all of them typed.
+    pub(crate) endpoints: Vec<String>,
+}
+
 impl Service {
     /// Saves a new environment, with the secrets that were pasted into it.
     ///
@@ -38,12 +48,18 @@ impl Service {
     ) -> Result<Environment, ServiceError> {
         self.accepting()?;
         let pasted = take_pasted(Some(&mut draft.config), Some(&mut draft.env_vars))?;
-        let (draft, uses) = self.checked(company, draft).await?;
-        Ok(self
-            .authority()
-            .environments()
-            .create(actor, company, draft, EnvironmentSecrets { uses, pasted })
-            .await?)
+        let Checked {
+            draft,
+            uses,
+            endpoints,
+        } = self.checked(company, draft).await?;
+        let secrets = EnvironmentSecrets {
+            uses,
+            pasted,
+            endpoints,
+        };
+        let environments = self.authority().environments();
+        Ok(environments.create(actor, company, draft, secrets).await?)
     }
 
     /// Changes an environment. A change of configuration is checked whole, as a new one is.
@@ -63,7 +79,11 @@ impl Service {
         let unchanged = draft.config == before.config
             && draft.driver == before.driver
             && draft.provider == before.provider;
-        let (draft, uses) = match self.checked(&before.company_id, draft.clone()).await {
+        let Checked {
+            draft,
+            uses,
+            endpoints,
+        } = match self.checked(&before.company_id, draft.clone()).await {
             Ok(checked) => checked,
             // A provider that is gone must not keep anybody from renaming or archiving what is configured for it.
             Err(ServiceError::Refused { .. } | ServiceError::Install(_)) if unchanged => {
@@ -80,7 +100,11 @@ impl Service {
                         destinations: pin.destinations,
                     })
                     .collect();
-                (draft, uses)
+                Checked {
+                    draft,
+                    uses,
+                    endpoints: before.endpoints,
+                }
             }
             Err(error) => return Err(error),
         };
@@ -92,7 +116,11 @@ impl Service {
                 id,
                 before.revision,
                 draft,
-                EnvironmentSecrets { uses, pasted },
+                EnvironmentSecrets {
+                    uses,
+                    pasted,
+                    endpoints,
+                },
             )
             .await?)
     }
@@ -102,7 +130,7 @@ impl Service {
         &self,
         company: &str,
         mut draft: EnvironmentDraft,
-    ) -> Result<(EnvironmentDraft, Vec<SecretUse>), ServiceError> {
+    ) -> Result<Checked, ServiceError> {
         let plugin = self.catalog().current(&draft.provider).await?;
         let manifest = plugin.manifest().clone();
         let mut violations = Vec::new();
@@ -133,7 +161,7 @@ impl Service {
         if let Err(wrong) = configuration::check(schema, &config) {
             violations.extend(wrong);
         }
-        let uses = match configuration::secret_uses(schema, &config) {
+        let uses = match configuration::secret_uses(schema, &manifest.credentials, &config) {
             Ok(uses) => uses,
             Err(wrong) => {
                 violations.extend(wrong);
@@ -146,7 +174,14 @@ impl Service {
             return Err(invalid_config(violations));
         }
         draft.config = normalised(&plugin, company, schema, &config, &targets).await?;
-        Ok((draft, uses))
+        // What stands there now was typed: the provider's check can neither add nor change an endpoint.
+        let endpoints =
+            configuration::typed_endpoints(schema, &Value::Object(draft.config.clone()));
+        Ok(Checked {
+            draft,
+            uses,
+            endpoints,
+        })
     }
 }
 

@@ -193,7 +193,6 @@ impl Service {
     ) -> Result<RunningExecution, ServiceError> {
         narrowed(context, &request)?;
         let (env, payloads) = context.variables(&request.env)?;
-        let config = context.config()?;
         let execution = self
             .authority()
             .executions()
@@ -215,7 +214,13 @@ impl Service {
         let mut kind = Kind::new(Purpose::Run, Reach::Act, START);
         kind.execution = Some(execution.id.clone());
         kind.payloads = payloads;
-        let call = self.call(context, Some(&for_lease), kind);
+        let call = match self.call(context, Some(&for_lease), kind).await {
+            Ok(call) => call,
+            Err(error) => {
+                let failure = Failure::Provider(Error::new(Code::Unavailable, error.to_string()));
+                return Err(self.not_started(&execution, failure).await);
+            }
+        };
         let command = Command {
             id: execution.id.clone(),
             argv: request.argv,
@@ -226,7 +231,7 @@ impl Service {
         };
         let started = context
             .plugin
-            .start(&call, &config, handle_of(&lease), &command)
+            .start(&call.setup, &call.config, handle_of(&lease), &command)
             .await;
         let started = match started {
             Ok(started) => started,
@@ -358,16 +363,18 @@ impl Service {
         context: &Context,
         for_lease: &ForLease,
     ) -> Result<Option<Execution>, ServiceError> {
-        let call = self.call(
-            context,
-            Some(for_lease),
-            Kind::new(Purpose::Reconcile, Reach::Read, READ),
-        );
+        let call = self
+            .call(
+                context,
+                Some(for_lease),
+                Kind::new(Purpose::Reconcile, Reach::Read, READ),
+            )
+            .await?;
         let state = context
             .plugin
             .state_of(
-                &call,
-                &context.config()?,
+                &call.setup,
+                &call.config,
                 handle_of(lease),
                 &execution.id,
                 execution.reference.as_deref(),
@@ -471,16 +478,18 @@ impl Service {
                 .await?;
         }
         let for_lease = self.for_lease(&lease);
-        let call = self.call(
-            &context,
-            Some(&for_lease),
-            Kind::new(Purpose::Run, Reach::Act, READ),
-        );
+        let call = self
+            .call(
+                &context,
+                Some(&for_lease),
+                Kind::new(Purpose::Run, Reach::Act, READ),
+            )
+            .await?;
         context
             .plugin
             .signal(
-                &call,
-                &context.config()?,
+                &call.setup,
+                &call.config,
                 handle_of(&lease),
                 &reference_of(&execution),
                 signal,

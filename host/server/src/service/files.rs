@@ -37,10 +37,10 @@ impl Service {
         let for_lease = self.for_lease(&lease);
         let mut kind = Kind::new(Purpose::Run, Reach::Act, TRANSFER);
         kind.deadline_is_ours = false;
-        let call = self.call(&context, Some(&for_lease), kind);
+        let call = self.call(&context, Some(&for_lease), kind).await?;
         context
             .plugin
-            .put(&call, &context.config()?, handle_of(&lease), &path, archive)
+            .put(&call.setup, &call.config, handle_of(&lease), &path, archive)
             .await
             .map_err(|failure| refused(format!("copying to {path} of {}", lease.id), failure))
     }
@@ -62,10 +62,10 @@ impl Service {
         let for_lease = self.for_lease(&lease);
         let mut kind = Kind::new(Purpose::Run, Reach::Read, TRANSFER);
         kind.deadline_is_ours = false;
-        let call = self.call(&context, Some(&for_lease), kind);
+        let call = self.call(&context, Some(&for_lease), kind).await?;
         context
             .plugin
-            .get(&call, &context.config()?, handle_of(&lease), &path)
+            .get(&call.setup, &call.config, handle_of(&lease), &path)
             .await
             .map_err(|failure| refused(format!("copying from {path} of {}", lease.id), failure))
     }

@@ -17,10 +17,12 @@ use leasehold_runtime::Failure;
 use super::Service;
 use super::breaker::Trial;
 use super::calls::{ForLease, Kind, owner_label};
+use super::checks;
 use super::context::{Context, Holder, Source};
 use super::error::ServiceError;
 use super::model::AcquireRequest;
 use super::places::Place;
+use super::web;
 
 /// The longest that acquiring may take, whatever a provider or a client says.
 const LONGEST_ACQUIRE: Duration = Duration::from_secs(3600);
@@ -88,6 +90,7 @@ impl Service {
                 environment: Some(&environment.id),
                 config: &environment.config,
                 env_vars: &environment.env_vars,
+                typed: &environment.endpoints,
             },
         )
         .await?;
@@ -157,15 +160,15 @@ impl Service {
         kind.acquiring = true;
         kind.deadline_is_ours = deadline >= declared_time(&context).min(LONGEST_ACQUIRE);
         kind.trial = trial.is_some();
-        let call = self.call(&context, Some(&for_lease), kind);
+        let call = self.call(&context, Some(&for_lease), kind).await;
         let ttl = lease.ttl.and_then(|ms| u32::try_from(ms / 1000).ok());
         let beating = self.beat(&lease);
-        let acquired = match context.config() {
-            Ok(config) => context.plugin.acquire(&call, &config, ttl).await,
+        let acquired = match call {
+            Ok(call) => context.plugin.acquire(&call.setup, &call.config, ttl).await,
             Err(error) => Err(Failure::Host(error.to_string())),
         };
         let outcome = match acquired {
-            Ok(acquired) => match self.prove(&lease, &context, &acquired).await {
+            Ok(acquired) => match self.prove(&lease, &context, &for_lease, &acquired).await {
                 Ok(proof) => Ok((acquired, proof)),
                 Err(error) => Err(ServiceError::Provider {
                     what: what.clone(),
@@ -234,6 +237,7 @@ impl Service {
         &self,
         lease: &Lease,
         context: &Context,
+        for_lease: &ForLease,
         acquired: &Acquired,
     ) -> Result<Proof, leasehold_contract::Error> {
         use leasehold_contract::{Code, Error};
@@ -241,7 +245,7 @@ impl Service {
             .await
             .map_err(|error| Error::new(Code::Unavailable, error.to_string()))?;
         if places.is_empty() {
-            return Ok(Proof::Claimed);
+            return self.prove_made(lease, context, for_lease, acquired).await;
         }
         if acquired.resource != lease.acquisition {
             return Err(Error::new(
@@ -276,6 +280,66 @@ impl Service {
         ))
     }
 
+    /// As [`Service::prove`], of what a backend with an API made: the resource is the one that egress saw being made, and
+    /// where the manifest has a check of `owned`, the host itself finds this lease's label there.
+    async fn prove_made(
+        &self,
+        lease: &Lease,
+        context: &Context,
+        for_lease: &ForLease,
+        acquired: &Acquired,
+    ) -> Result<Proof, leasehold_contract::Error> {
+        use leasehold_contract::{Claim, Code, Error};
+        let unknown =
+            |error: &dyn std::fmt::Display| Error::new(Code::Unavailable, error.to_string());
+        let made = self.authority().leases().made(&lease.id).await;
+        let made = made.map_err(|error| unknown(&error))?.resource;
+        let checked = checks::has(context, Claim::Owned);
+        match &made {
+            Some(made) if *made != acquired.resource => {
+                return Err(Error::new(
+                    Code::Internal,
+                    format!(
+                        "the provider names the resource {}, and egress saw {made} being made",
+                        acquired.resource
+                    ),
+                ));
+            }
+            None if web::granted(&context.plugin).creates() && !checked => {
+                return Err(Error::new(
+                    Code::Internal,
+                    format!(
+                        "the provider names the resource {}, which egress did not see being made; without a check of `owned` in its manifest nobody can tell whose it is",
+                        acquired.resource
+                    ),
+                ));
+            }
+            _ if !checked => return Ok(Proof::Claimed),
+            _ => {}
+        }
+        self.board()
+            .tell(&lease.id, "looking at what the provider made".to_owned());
+        let owned = self.is_owned(lease, context, for_lease, &acquired.resource);
+        if !owned.await.map_err(|error| unknown(&error))? {
+            return Err(Error::new(
+                Code::Internal,
+                format!(
+                    "the resource {} does not carry this lease's owner label",
+                    acquired.resource
+                ),
+            ));
+        }
+        if made.is_none() {
+            // One that an earlier try made, whose answer was lost: proven now, and acted on from here.
+            let leases = self.authority().leases();
+            leases
+                .made_environment(&lease.id, lease.epoch, &acquired.resource)
+                .await
+                .map_err(|error| unknown(&error))?;
+        }
+        Ok(Proof::Owned)
+    }
+
     /// What one lease at a time is counted by: user, address as resolved, port. A name that does not resolve here (one
     /// behind a jump) counts as it is written.
     async fn account_of(&self, context: &Context) -> Option<String> {
@@ -303,16 +367,18 @@ impl Service {
         let expected = expected.or(current.expires_at);
         let context = self.context_of(&current).await?;
         let for_lease = self.for_lease(&current);
-        let call = self.call(
-            &context,
-            Some(&for_lease),
-            Kind::new(Purpose::Run, Reach::Act, READ),
-        );
+        let call = self
+            .call(
+                &context,
+                Some(&for_lease),
+                Kind::new(Purpose::Run, Reach::Act, READ),
+            )
+            .await?;
         let kept = context
             .plugin
             .keep_alive(
-                &call,
-                &context.config()?,
+                &call.setup,
+                &call.config,
                 handle_of(&current),
                 Some(ttl_seconds),
             )
@@ -357,14 +423,16 @@ impl Service {
         let current = self.active(lease).await?;
         let context = self.context_of(&current).await?;
         let for_lease = self.for_lease(&current);
-        let call = self.call(
-            &context,
-            Some(&for_lease),
-            Kind::new(Purpose::Run, Reach::Read, READ),
-        );
+        let call = self
+            .call(
+                &context,
+                Some(&for_lease),
+                Kind::new(Purpose::Run, Reach::Read, READ),
+            )
+            .await?;
         context
             .plugin
-            .inspect(&call, &context.config()?, handle_of(&current))
+            .inspect(&call.setup, &call.config, handle_of(&current))
             .await
             .map_err(|failure| ServiceError::of(format!("inspecting {lease}"), failure))
     }

@@ -6,10 +6,12 @@
 
 mod breaker;
 mod calls;
+mod checks;
 mod configuration;
 mod context;
 mod contexts;
 mod endings;
+mod endpoints;
 mod environments;
 mod error;
 mod executions;
@@ -28,6 +30,7 @@ mod progress;
 mod secrets;
 mod teardown;
 mod turns;
+mod web;
 mod workers;
 
 use std::collections::{BTreeMap, HashSet};
@@ -38,8 +41,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use leasehold_authority::{Actor, Authority, Status};
-use leasehold_egress::{Ssh, SshSettings};
-use leasehold_runtime::{CallSetup, Runtime, Stats};
+use leasehold_egress::{HttpSettings, PoolScope, Ssh, SshSettings, Transport};
+use leasehold_runtime::{Runtime, Stats};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -58,7 +61,7 @@ pub use open::{OpenError, ServiceOptions, inspect};
 pub use progress::{Progress, Watched};
 
 use crate::settings::PluginSettings;
-use calls::{ForLease, Kind};
+use calls::{ForLease, Kind, Prepared, Ways};
 use context::Context;
 use contexts::Contexts;
 use gates::Gates;
@@ -75,7 +78,7 @@ pub struct Service {
 struct Inner {
     authority: Authority,
     catalog: Catalog,
-    ssh: Ssh,
+    ways: Ways,
     gates: Gates,
     contexts: Contexts,
     turns: Turns,
@@ -119,6 +122,7 @@ impl Service {
         authority: Authority,
         runtime: Runtime,
         ssh: SshSettings,
+        http: HttpSettings,
         plugins: &PluginSettings,
     ) -> Service {
         let tasks = TaskTracker::new();
@@ -132,7 +136,10 @@ impl Service {
                     tasks.clone(),
                 ),
                 authority,
-                ssh: Ssh::new(ssh),
+                ways: Ways {
+                    ssh: Ssh::new(ssh),
+                    http: Transport::new(http),
+                },
                 gates: Gates::default(),
                 contexts: Contexts::default(),
                 turns: Turns::default(),
@@ -206,7 +213,7 @@ impl Service {
             health: self.health().await?,
             leases: self.inner.authority.leases().counts().await?,
             executions: self.lock_attached().len(),
-            ssh_connections: self.inner.ssh.connections(),
+            ssh_connections: self.inner.ways.ssh.connections(),
         })
     }
 
@@ -327,7 +334,15 @@ impl Service {
     /// A conflict that counts what uses it.
     pub async fn remove_plugin(&self, actor: &Actor, key: &str) -> Result<(), ServiceError> {
         self.accepting()?;
-        self.inner.catalog.remove(actor, key).await
+        let revisions = self.authority().plugins().revisions(key).await?;
+        self.inner.catalog.remove(actor, key).await?;
+        for revision in revisions {
+            self.close_pools(&PoolScope {
+                plugin_revision: Some(revision.digest),
+                ..PoolScope::default()
+            });
+        }
+        Ok(())
     }
 
     /// One plugin with its revisions.
@@ -361,6 +376,11 @@ impl Service {
         Ok(all)
     }
 
+    fn close_pools(&self, scope: &PoolScope) {
+        self.inner.ways.ssh.close_scope(scope);
+        self.inner.ways.http.close_scope(scope);
+    }
+
     /// What can be leased now.
     ///
     /// # Errors
@@ -385,16 +405,22 @@ impl Service {
     }
 
     /// What one call of a component needs.
-    fn call(&self, context: &Context, lease: Option<&ForLease>, kind: Kind) -> CallSetup {
+    async fn call(
+        &self,
+        context: &Context,
+        lease: Option<&ForLease>,
+        kind: Kind,
+    ) -> Result<Prepared, ServiceError> {
         let inner = &self.inner;
-        calls::setup(
+        calls::prepare(
             &inner.authority,
-            &inner.ssh,
+            &inner.ways,
             &inner.board,
             context,
             lease,
             kind,
         )
+        .await
     }
 
     fn board(&self) -> &Board {
@@ -406,7 +432,7 @@ impl Service {
     }
 
     fn ssh(&self) -> &Ssh {
-        &self.inner.ssh
+        &self.inner.ways.ssh
     }
 
     fn gates(&self) -> &Gates {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt};
 use leasehold_authority::Authority;
-use leasehold_egress::SshSettings;
+use leasehold_egress::{HttpSettings, SshSettings};
 use leasehold_runtime::{Allocation, Cache, Failure, Runtime, Settings};
 
 use super::error::ServiceError;
@@ -80,7 +80,13 @@ impl Service {
             component_bytes: options.component_bytes,
             ..Settings::default()
         })?;
-        let service = Service::new(authority, runtime, SshSettings::default(), &options.plugins);
+        let service = Service::new(
+            authority,
+            runtime,
+            SshSettings::default(),
+            HttpSettings::default(),
+            &options.plugins,
+        );
         service.start().await?;
         Ok(service)
     }

@@ -17,6 +17,7 @@ use serde_json::json;
 use super::Service;
 use super::calls::Kind;
 use super::context::{Context, Holder, Source};
+use super::environments::Checked;
 use super::error::ServiceError;
 use super::model::{AcquireRequest, HostKeyShown, ProbeReport};
 use super::progress::Work;
@@ -59,6 +60,7 @@ impl Service {
                     environment: Some(&environment.id),
                     config: &environment.config,
                     env_vars: &environment.env_vars,
+                    typed: &environment.endpoints,
                 },
             )
             .await?;
@@ -96,7 +98,9 @@ impl Service {
         let begun = Instant::now();
         let pasted = take_pasted(Some(&mut draft.config), Some(&mut draft.env_vars))?;
         let watched = self.watch(actor, progress_id);
-        let (draft, _) = self.checked(company, draft).await?;
+        let Checked {
+            draft, endpoints, ..
+        } = self.checked(company, draft).await?;
         let plugin = self.catalog().current(&draft.provider).await?;
         let context = Context::resolve(
             self.authority(),
@@ -111,6 +115,7 @@ impl Service {
                 environment: None,
                 config: &draft.config,
                 env_vars: &draft.env_vars,
+                typed: &endpoints,
             },
         )
         .await?;
@@ -143,9 +148,8 @@ impl Service {
                 let mut kind = Kind::new(Purpose::Probe, Reach::Read, PROBE);
                 kind.fresh = true;
                 kind.told_as = watched.map(|work| work.name().to_owned());
-                let call = self.call(context, None, kind);
-                match context.config() {
-                    Ok(config) => context.plugin.probe(&call, &config).await,
+                match self.call(context, None, kind).await {
+                    Ok(call) => context.plugin.probe(&call.setup, &call.config).await,
                     Err(error) => Err(Failure::Host(error.to_string())),
                 }
             }

@@ -61,7 +61,7 @@ impl Service {
     }
 
     fn close_secret(&self, id: &str, version: i64) {
-        self.inner.ssh.close_scope(&PoolScope {
+        self.close_pools(&PoolScope {
             secret_version: Some(context::version_of(id, version)),
             ..PoolScope::default()
         });

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_authority::{Actor, Effect, Event, Jitter, Lease, Status};
-use leasehold_contract::{Listed, Purpose, Query};
+use leasehold_contract::{Claim, Listed, Purpose, Query};
 use leasehold_egress::{LeaseMark, Reach};
 
 use super::Service;
 use super::calls::{ForLease, Kind, owner_label};
+use super::checks;
 use super::context::Context;
 use super::error::ServiceError;
 use super::leasing::{READ, declared_time, handle_of};
@@ -103,6 +104,23 @@ impl Service {
                 Err(left) => Err(released.err().unwrap_or(left)),
             };
         }
+        let made = self.authority().leases().made(&lease.id).await?.resource;
+        if let Some(resource) = made
+            && checks::has(&context, Claim::Gone)
+        {
+            self.board()
+                .tell(&lease.id, "looking that nothing is left".to_owned());
+            return match self.is_gone(lease, &context, &for_lease, &resource).await {
+                Ok(true) => Ok(Event::ReleaseConfirmed),
+                Ok(false) => Err(released.err().unwrap_or_else(|| {
+                    ServiceError::refused(
+                        "release_unconfirmed",
+                        format!("{} still has {resource}", context.name()),
+                    )
+                })),
+                Err(error) => Err(released.err().unwrap_or(error)),
+            };
+        }
         let left = released?;
         if lease.handle.is_some() {
             return Ok(Event::ReleaseConfirmed);
@@ -131,14 +149,16 @@ impl Service {
         for_lease: &ForLease,
         handle: &str,
     ) -> Result<Vec<Listed>, ServiceError> {
-        let call = self.call(
-            context,
-            Some(for_lease),
-            Kind::new(Purpose::Cleanup, Reach::Act, RELEASE),
-        );
+        let call = self
+            .call(
+                context,
+                Some(for_lease),
+                Kind::new(Purpose::Cleanup, Reach::Act, RELEASE),
+            )
+            .await?;
         context
             .plugin
-            .release(&call, &context.config()?, handle)
+            .release(&call.setup, &call.config, handle)
             .await
             .map_err(|failure| {
                 ServiceError::of(
@@ -161,13 +181,30 @@ impl Service {
             return Ok(found);
         }
         for item in &found {
+            self.note_owned(lease, context, &item.resource).await;
             self.release_handle(lease, context, for_lease, &item.handle)
                 .await?;
         }
         self.listed(lease, context, for_lease).await
     }
 
-    /// What the provider lists that carries this lease's own label.
+    /// Notes what the host's own check has found to be this lease's, so that operations may act on it: the answer that made
+    /// it was lost.
+    async fn note_owned(&self, lease: &Lease, context: &Context, resource: &str) {
+        if !checks::has(context, Claim::Owned) {
+            return;
+        }
+        let leases = self.authority().leases();
+        if let Err(error) = leases
+            .made_environment(&lease.id, lease.epoch, resource)
+            .await
+        {
+            tracing::warn!(lease = lease.id, resource, %error, "an environment of the lease is not noted");
+        }
+    }
+
+    /// What the provider lists that carries this lease's own label, and where the manifest has a check of `owned`, what the
+    /// host itself finds to carry it.
     pub(crate) async fn listed(
         &self,
         lease: &Lease,
@@ -190,14 +227,16 @@ impl Service {
         };
         let mut found: Vec<Listed> = Vec::new();
         for _ in 0..PAGES {
-            let call = self.call(
-                context,
-                Some(for_lease),
-                Kind::new(Purpose::Reconcile, Reach::Read, READ),
-            );
+            let call = self
+                .call(
+                    context,
+                    Some(for_lease),
+                    Kind::new(Purpose::Reconcile, Reach::Read, READ),
+                )
+                .await?;
             let page = context
                 .plugin
-                .list(&call, &context.config()?, &query)
+                .list(&call.setup, &call.config, &query)
                 .await
                 .map_err(|failure| {
                     ServiceError::of(format!("listing what {} left", lease.id), failure)
@@ -212,7 +251,19 @@ impl Service {
                 None => break,
             }
         }
-        Ok(found)
+        if !checks::has(context, Claim::Owned) {
+            return Ok(found);
+        }
+        let mut owned = Vec::with_capacity(found.len());
+        for item in found {
+            if self
+                .is_owned(lease, context, for_lease, &item.resource)
+                .await?
+            {
+                owned.push(item);
+            }
+        }
+        Ok(owned)
     }
 
     /// The host's own look, over fresh connections, at every place where egress saw this lease's workspace being made.
@@ -316,7 +367,10 @@ impl Service {
         let mut adopted = false;
         for effect in &done.effects {
             match effect {
-                Effect::Adopt { .. } => adopted = true,
+                Effect::Adopt { resource } => {
+                    adopted = true;
+                    self.note_owned(&done.lease, &context, resource).await;
+                }
                 Effect::Destroy { resources } => {
                     for item in found
                         .iter()

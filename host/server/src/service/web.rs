@@ -1,0 +1,260 @@
+//! HTTP of a configuration: what was granted, the endpoints and the credentials, and from them the facts of one call.
+//!
+//! [`granted`] is the one place that says what of a manifest's request counts. Invariant (P8): each call has placeholders
+//! of its own, and what they stand for goes to egress alone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use leasehold_authority::{Authority, KeptPlace, KeptSecret, Made};
+use leasehold_contract::{Code, Credential, Error, Mint, Operation, Role, Site};
+use leasehold_egress::{
+    CredentialValue, Endpoint, HttpFacts, HttpScope, Kept, KeptValue, MintPlace, Secret, Sink,
+    Transport, Value as Held,
+};
+use leasehold_runtime::Plugin;
+use serde_json::Value;
+use zeroize::Zeroizing;
+
+use super::calls::{ForLease, refused};
+use super::error::ServiceError;
+
+/// What of a plugin's request was granted.
+#[derive(Clone, Debug)]
+pub(crate) struct Granted {
+    pub(crate) operations: Vec<Operation>,
+    pub(crate) credentials: Vec<Credential>,
+    mints: Vec<Mint>,
+    origins: Vec<String>,
+    streams: bool,
+}
+
+/// What of a plugin's request was granted: installing it grants all of it.
+pub(crate) fn granted(plugin: &Plugin) -> Granted {
+    let manifest = plugin.manifest();
+    Granted {
+        operations: manifest.operations.clone(),
+        credentials: manifest.credentials.clone(),
+        mints: manifest.mints.clone(),
+        origins: manifest.request.origins.clone(),
+        streams: manifest.request.streams,
+    }
+}
+
+impl Granted {
+    /// Whether an operation makes the environment, so that egress sees its id.
+    pub(crate) fn creates(&self) -> bool {
+        self.operations
+            .iter()
+            .any(|operation| matches!(operation.role, Role::Create(_)))
+    }
+}
+
+/// HTTP of one configuration, resolved.
+pub(crate) struct Web {
+    granted: Granted,
+    pub(crate) endpoints: BTreeMap<String, Endpoint>,
+    /// Values of secrets by the pointer of their field.
+    values: Vec<(String, Held)>,
+    users: BTreeMap<String, String>,
+}
+
+/// Placeholders of one call: the pointer of the field, and what stands in it.
+pub(crate) type Placeholders = Vec<(String, String)>;
+
+/// A new placeholder.
+///
+/// # Errors
+/// The system's source of randomness failing.
+pub(crate) fn placeholder() -> Result<String, ServiceError> {
+    Ok(leasehold_egress::placeholder()
+        .map_err(|e| leasehold_authority::Error::Internal(e.message))?)
+}
+
+impl Web {
+    /// HTTP of a configuration; none where there is nothing to reach.
+    pub(crate) fn of(
+        granted: Granted,
+        config: &Value,
+        endpoints: BTreeMap<String, Endpoint>,
+        values: Vec<(String, Held)>,
+    ) -> Option<Web> {
+        if endpoints.is_empty() && granted.origins.is_empty() {
+            return None;
+        }
+        let sites = granted.credentials.iter().flat_map(|c| &c.sites);
+        let sites = sites.chain(granted.mints.iter().flat_map(|m| &m.sites));
+        let users = sites
+            .filter_map(|site| match site {
+                Site::Basic(pointer) => {
+                    let user = config.pointer(pointer)?.as_str()?;
+                    Some((pointer.clone(), user.to_owned()))
+                }
+                _ => None,
+            })
+            .collect();
+        Some(Web {
+            granted,
+            endpoints,
+            values,
+            users,
+        })
+    }
+
+    /// The name by which people know what is reached.
+    pub(crate) fn name(&self) -> Option<String> {
+        let first = self.endpoints.values().next()?;
+        Some(first.destination.origin.to_string())
+    }
+
+    /// The header that shows this credential, with its placeholder in its site; none where it has no such site.
+    pub(crate) fn shown(&self, pointer: &str, placeholder: &str) -> Option<(String, String)> {
+        use base64::Engine as _;
+        let credential = self
+            .granted
+            .credentials
+            .iter()
+            .find(|c| c.pointer == pointer)?;
+        credential.sites.iter().find_map(|site| match site {
+            Site::Header(name, template) => {
+                Some((name.clone(), template.replacen("{}", placeholder, 1)))
+            }
+            Site::Basic(user) => {
+                let plain = format!("{}:{placeholder}", self.users.get(user)?);
+                let encoded = base64::engine::general_purpose::STANDARD.encode(plain);
+                Some(("authorization".to_owned(), format!("Basic {encoded}")))
+            }
+            Site::RegistryAuth | Site::SshUsername => None,
+        })
+    }
+
+    /// HTTP of one call, and the names of what the lease keeps with their placeholders.
+    ///
+    /// # Errors
+    /// The authority's; the system's source of randomness failing.
+    pub(crate) async fn scope(
+        &self,
+        transport: &Transport,
+        authority: &Authority,
+        lease: Option<&ForLease>,
+        acquiring: bool,
+        placeholders: &Placeholders,
+    ) -> Result<(HttpScope, Vec<(String, String)>), ServiceError> {
+        let (made, kept) = match lease {
+            None => (Made::default(), Vec::new()),
+            Some(lease) => (
+                authority.leases().made(&lease.id).await?,
+                authority.leases().kept(&lease.id).await?,
+            ),
+        };
+        let mut named = Vec::with_capacity(kept.len());
+        let mut values = Vec::with_capacity(kept.len());
+        for KeptSecret { name, place, value } in kept {
+            let placeholder = placeholder()?;
+            named.push((name.clone(), placeholder.clone()));
+            values.push(KeptValue {
+                placeholder,
+                kept: Kept {
+                    name,
+                    mint: MintPlace {
+                        endpoint: place.endpoint,
+                        method: place.method,
+                        path: place.path,
+                        pointer: place.pointer,
+                    },
+                    value: Secret::new(String::from_utf8_lossy(&value).into_owned()),
+                },
+            });
+        }
+        let of = |pointer: &str| {
+            let found = placeholders.iter().find(|(at, _)| at == pointer);
+            found.map(|(_, placeholder)| placeholder.clone())
+        };
+        let facts = HttpFacts {
+            operations: self.granted.operations.clone(),
+            credentials: self.granted.credentials.clone(),
+            mints: self.granted.mints.clone(),
+            origins: self.granted.origins.clone(),
+            streams: self.granted.streams,
+            endpoints: self.endpoints.clone(),
+            values: self
+                .values
+                .iter()
+                .filter_map(|(pointer, value)| {
+                    Some(CredentialValue {
+                        pointer: pointer.clone(),
+                        placeholder: of(pointer)?,
+                        value: value.clone(),
+                    })
+                })
+                .collect(),
+            users: self.users.clone(),
+            kept: values,
+            resource: made.resource,
+            children: made.children,
+            acquiring,
+        };
+        let scope = HttpScope {
+            transport: transport.clone(),
+            facts: Arc::new(facts),
+            sink: Arc::new(Journal {
+                authority: authority.clone(),
+                lease: lease.cloned(),
+            }),
+        };
+        Ok((scope, named))
+    }
+}
+
+/// Where egress reports what it saw in answers: the lease's own record.
+struct Journal {
+    authority: Authority,
+    lease: Option<ForLease>,
+}
+
+impl Journal {
+    fn lease(&self) -> Result<&ForLease, Error> {
+        self.lease.as_ref().ok_or_else(|| {
+            Error::new(
+                Code::FailedPrecondition,
+                "there is no lease to write it down for",
+            )
+        })
+    }
+}
+
+#[async_trait]
+impl Sink for Journal {
+    async fn created(&self, resource: &str) -> Result<(), Error> {
+        let lease = self.lease()?;
+        let leases = self.authority.leases();
+        let made = leases.made_environment(&lease.id, lease.epoch, resource);
+        made.await.map_err(|error| refused(&error))
+    }
+
+    async fn child(&self, id: &str) -> Result<(), Error> {
+        let lease = self.lease()?;
+        let leases = self.authority.leases();
+        let made = leases.made_child(&lease.id, lease.epoch, id);
+        made.await.map_err(|error| refused(&error))
+    }
+
+    async fn keep(&self, kept: Kept) -> Result<(), Error> {
+        let lease = self.lease()?;
+        let Kept { name, mint, value } = kept;
+        let secret = KeptSecret {
+            name,
+            place: KeptPlace {
+                endpoint: mint.endpoint,
+                method: mint.method,
+                path: mint.path,
+                pointer: mint.pointer,
+            },
+            value: Zeroizing::new(value.expose().as_bytes().to_vec()),
+        };
+        let leases = self.authority.leases();
+        let kept = leases.keep(&lease.id, lease.epoch, secret);
+        kept.await.map_err(|error| refused(&error))
+    }
+}

@@ -1,0 +1,384 @@
+//! A room server: the smallest backend with an API that a provider can lease from, and that remembers all it was sent.
+//!
+//! Rooms are directories, commands really run in them, and their output streams over an upgraded connection in Docker's
+//! frames. It speaks just enough HTTP/1.1 by hand, so that what it remembers is what came over the wire. Faults are
+//! switched on and off while it runs.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    #[default]
+    None,
+    /// A room is made, and whoever asked for it hears nothing until the fault is over.
+    LoseCreate,
+    /// Every answer gives back the credential that came with the request, in a header and in its body.
+    Echo,
+    /// Every connection is closed as soon as it has come.
+    Down,
+    /// Nothing is removed, whatever is answered.
+    KeepRooms,
+}
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub struct Heard {
+    /// The method.
+    pub method: String,
+    /// Path and query.
+    pub path: String,
+    /// Names in lower case, and values.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Heard {
+    /// The value of a header; empty where it was not sent.
+    pub fn header(&self, name: &str) -> &str {
+        let found = self.headers.iter().find(|(n, _)| n == name);
+        found.map_or("", |(_, value)| value)
+    }
+}
+
+struct Room {
+    id: String,
+    name: String,
+    labels: Value,
+    directory: TempDir,
+    runs: BTreeMap<String, Run>,
+}
+
+struct Run {
+    asked: Value,
+    exit_code: Option<i32>,
+}
+
+#[derive(Default)]
+struct State {
+    rooms: Vec<Room>,
+    made: usize,
+    heard: Vec<Heard>,
+    fault: Fault,
+}
+
+struct Shared {
+    token: String,
+    state: Mutex<State>,
+    over: AtomicBool,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A room server on a free port of loopback; dropped, it takes no more connections.
+pub struct Rooms {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Rooms {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Rooms({})", self.address)
+    }
+}
+
+impl Rooms {
+    /// One that lets in whoever shows this token.
+    ///
+    /// # Errors
+    /// When no port can be had.
+    pub fn start(token: &str) -> Result<Rooms> {
+        let listener = TcpListener::bind("127.0.0.1:0").context("no port")?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            token: token.to_owned(),
+            state: Mutex::default(),
+            over: AtomicBool::new(false),
+        });
+        let serving = shared.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if serving.over.load(Ordering::SeqCst) {
+                    break;
+                }
+                let shared = serving.clone();
+                // Whoever hangs up has had its answer, or wants none.
+                std::thread::spawn(move || serve(&shared, stream).unwrap_or_default());
+            }
+        });
+        Ok(Rooms { address, shared })
+    }
+
+    /// Where its API is.
+    pub fn url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// Lets something go wrong from now on.
+    pub fn set_fault(&self, fault: Fault) {
+        self.shared.state().fault = fault;
+    }
+
+    /// Every request so far.
+    pub fn heard(&self) -> Vec<Heard> {
+        self.shared.state().heard.clone()
+    }
+
+    /// The ids of the rooms that are there.
+    pub fn rooms(&self) -> Vec<String> {
+        let state = self.shared.state();
+        state.rooms.iter().map(|room| room.id.clone()).collect()
+    }
+
+    /// How many rooms were ever made.
+    pub fn made(&self) -> usize {
+        self.shared.state().made
+    }
+
+    /// Makes a room that is nobody's lease, and answers its id.
+    pub fn make_room(&self, name: &str) -> String {
+        let mut state = self.shared.state();
+        make(&mut state, name, json!({})).map_or_else(|_| String::new(), |room| room.id.clone())
+    }
+}
+
+impl Drop for Rooms {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::SeqCst);
+        // Wakes the accepting thread.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn make<'s>(state: &'s mut State, name: &str, labels: Value) -> std::io::Result<&'s Room> {
+    state.made += 1;
+    let room = Room {
+        id: format!("room-{}", state.made),
+        name: name.to_owned(),
+        labels,
+        directory: tempfile::Builder::new()
+            .prefix("leasehold-room-")
+            .tempdir()?,
+        runs: BTreeMap::new(),
+    };
+    state.rooms.push(room);
+    state
+        .rooms
+        .last()
+        .ok_or_else(|| std::io::Error::other("it was just made"))
+}
+
+fn shown(room: &Room) -> Value {
+    json!({
+        "id": room.id, "name": room.name, "labels": room.labels,
+        "workspace": room.directory.path(),
+    })
+}
+
+/// Reads one request; none where the other side has closed.
+fn read(from: &mut BufReader<TcpStream>) -> std::io::Result<Option<Heard>> {
+    let mut line = String::new();
+    if from.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    let mut words = line.split_whitespace().map(str::to_owned);
+    let (method, path) = (
+        words.next().unwrap_or_default(),
+        words.next().unwrap_or_default(),
+    );
+    let mut headers = Vec::new();
+    loop {
+        let mut line = String::new();
+        from.read_line(&mut line)?;
+        let Some((name, value)) = line.trim_end().split_once(':') else {
+            break;
+        };
+        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let mut heard = Heard {
+        method,
+        path,
+        headers,
+        body: Vec::new(),
+    };
+    heard.body = vec![0; heard.header("content-length").parse().unwrap_or(0)];
+    from.read_exact(&mut heard.body)?;
+    Ok(Some(heard))
+}
+
+fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
+    let mut to = stream.try_clone()?;
+    if shared.state().fault == Fault::Down {
+        return Ok(());
+    }
+    let mut from = BufReader::new(stream);
+    while let Some(heard) = read(&mut from)? {
+        let fault = shared.state().fault;
+        if fault == Fault::Down {
+            return Ok(());
+        }
+        shared.state().heard.push(heard.clone());
+        let path = heard.path.clone();
+        let parts: Vec<&str> = path.trim_start_matches("/v1/").split('/').collect();
+        let authorised = heard.header("authorization") == format!("Bearer {}", shared.token);
+        if let (true, ["rooms", room, "runs", run, "stream"]) = (authorised, parts.as_slice())
+            && heard.header("upgrade") == "room-stream"
+        {
+            return run_in(shared, room, run, &mut to);
+        }
+        let (status, mut body) = if authorised {
+            answer(shared, &heard, &parts)
+        } else {
+            (401, json!({ "error": "who are you" }))
+        };
+        if fault == Fault::LoseCreate && heard.method == "POST" && parts == ["rooms"] {
+            while shared.state().fault == Fault::LoseCreate {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            return Ok(());
+        }
+        let mut extra = String::new();
+        if fault == Fault::Echo {
+            let said = heard.header("authorization");
+            extra = format!("x-echo: {said}\r\n");
+            body["echo"] = json!(said);
+            body["error"] = json!(format!("you said {said}"));
+        }
+        let body = if status == 204 {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        write!(
+            to,
+            "HTTP/1.1 {status} Said\r\ncontent-type: application/json\r\n{extra}content-length: {}\r\n\r\n{body}",
+            body.len()
+        )?;
+    }
+    Ok(())
+}
+
+fn answer(shared: &Shared, heard: &Heard, parts: &[&str]) -> (u16, Value) {
+    let nothing = || (404, json!({ "error": "there is no such thing" }));
+    let asked: Value = serde_json::from_slice(&heard.body).unwrap_or_default();
+    let mut state = shared.state();
+    match (heard.method.as_str(), parts) {
+        ("GET", ["rooms"]) => {
+            let rooms: Vec<Value> = state.rooms.iter().map(shown).collect();
+            (200, json!({ "rooms": rooms }))
+        }
+        ("POST", ["rooms"]) => {
+            let name = asked["name"].as_str().unwrap_or_default();
+            if state.rooms.iter().any(|room| room.name == name) {
+                return (409, json!({ "error": "the name is taken" }));
+            }
+            match make(&mut state, name, asked["labels"].clone()) {
+                Ok(room) => (201, shown(room)),
+                Err(error) => (500, json!({ "error": error.to_string() })),
+            }
+        }
+        ("GET", ["rooms", id]) => match state.rooms.iter().find(|room| room.id == *id) {
+            Some(room) => (200, shown(room)),
+            None => nothing(),
+        },
+        ("DELETE", ["rooms", id]) => {
+            let keep = state.fault == Fault::KeepRooms;
+            let before = state.rooms.len();
+            state.rooms.retain(|room| room.id != *id || keep);
+            if keep || state.rooms.len() < before {
+                (204, Value::Null)
+            } else {
+                nothing()
+            }
+        }
+        ("POST", ["rooms", id, "runs"]) => {
+            let Some(room) = state.rooms.iter_mut().find(|room| room.id == *id) else {
+                return nothing();
+            };
+            let run = asked["id"].as_str().unwrap_or_default().to_owned();
+            room.runs.insert(
+                run.clone(),
+                Run {
+                    asked,
+                    exit_code: None,
+                },
+            );
+            (201, json!({ "id": run }))
+        }
+        ("GET", ["rooms", id, "runs", run]) => {
+            let room = state.rooms.iter().find(|room| room.id == *id);
+            match room.and_then(|room| room.runs.get(*run)) {
+                Some(found) => (200, json!({ "id": run, "exit_code": found.exit_code })),
+                None => nothing(),
+            }
+        }
+        _ => nothing(),
+    }
+}
+
+/// Runs a command to its end and sends what it writes, each piece behind Docker's header.
+fn run_in(shared: &Shared, room: &str, run: &str, to: &mut TcpStream) -> std::io::Result<()> {
+    let asked = {
+        let state = shared.state();
+        let room = state.rooms.iter().find(|r| r.id == room);
+        room.and_then(|room| room.runs.get(run))
+            .map(|run| run.asked.clone())
+    };
+    let Some(asked) = asked else {
+        return write!(to, "HTTP/1.1 404 Said\r\ncontent-length: 0\r\n\r\n");
+    };
+    write!(
+        to,
+        "HTTP/1.1 101 Said\r\nconnection: upgrade\r\nupgrade: room-stream\r\n\r\n"
+    )?;
+    let words = |value: &Value| -> Vec<String> {
+        let all = value.as_array().into_iter().flatten();
+        all.filter_map(|word| word.as_str().map(str::to_owned))
+            .collect()
+    };
+    let argv = words(&asked["argv"]);
+    let mut command = Command::new(argv.first().map_or("false", String::as_str));
+    command
+        .args(argv.iter().skip(1))
+        .current_dir(asked["cwd"].as_str().unwrap_or("/"))
+        .stdin(Stdio::null());
+    for (name, value) in asked["env"].as_object().into_iter().flatten() {
+        command.env(name, value.as_str().unwrap_or_default());
+    }
+    let (code, output) = match command.output() {
+        Ok(output) => (
+            output.status.code().unwrap_or(255),
+            vec![(1u8, output.stdout), (2u8, output.stderr)],
+        ),
+        Err(error) => (127, vec![(2u8, format!("{error}\n").into_bytes())]),
+    };
+    for (stream, bytes) in output {
+        for piece in bytes.chunks(1 << 16) {
+            let length = u32::try_from(piece.len()).unwrap_or_default();
+            to.write_all(&[stream, 0, 0, 0])?;
+            to.write_all(&length.to_be_bytes())?;
+            to.write_all(piece)?;
+        }
+    }
+    let mut state = shared.state();
+    let room = state.rooms.iter_mut().find(|r| r.id == room);
+    if let Some(run) = room.and_then(|room| room.runs.get_mut(run)) {
+        run.exit_code = Some(code);
+    }
+    Ok(())
+}
