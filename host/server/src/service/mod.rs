@@ -334,11 +334,12 @@ impl Service {
     /// A conflict that counts what uses it.
     pub async fn remove_plugin(&self, actor: &Actor, key: &str) -> Result<(), ServiceError> {
         self.accepting()?;
-        let revisions = self.authority().plugins().revisions(key).await?;
+        let plugin = self.authority().plugins().get(key).await?;
+        let history = self.authority().plugins().history(&plugin).await?;
         self.inner.catalog.remove(actor, key).await?;
-        for revision in revisions {
+        for standing in history {
             self.close_pools(&PoolScope {
-                plugin_revision: Some(revision.digest),
+                plugin_revision: Some(standing.revision.digest),
                 ..PoolScope::default()
             });
         }
