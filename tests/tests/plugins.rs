@@ -427,6 +427,30 @@ fn a_grant_that_leaves_ssh_out_opens_no_session_and_one_that_has_it_does() {
     ]);
     assert_eq!(taken.code, 5, "{}", taken.stderr);
     assert_eq!(server.release(&text(&lease["id"]))["status"], "released");
+    // What the pool still holds goes with the grant.
+    assert_ne!(pooled(&server), 0);
+    server.json(&[
+        "plugin",
+        "grant",
+        "ssh",
+        "--revision",
+        &digest,
+        "--yes",
+        "--without",
+        "ssh",
+    ]);
+    until("the pool to be empty", || {
+        (pooled(&server) == 0).then_some(())
+    });
+}
+
+/// SSH connections that the server keeps.
+fn pooled(server: &Server) -> u32 {
+    let metrics = server.call("GET", "/metrics", None).body;
+    let line = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("leasehold_ssh_connections "));
+    line.and_then(|count| count.parse().ok()).expect("a gauge")
 }
 
 #[test]

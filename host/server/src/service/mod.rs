@@ -4,6 +4,7 @@
 //! authority checks companies again) and never speaks HTTP. Work that changes a lease runs in tasks of its own, which a
 //! client's disconnect does not end and a shutdown waits for.
 
+mod administration;
 mod breaker;
 mod calls;
 mod checks;
@@ -39,7 +40,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use leasehold_authority::{Actor, Authority, Status};
 use leasehold_egress::{HttpSettings, PoolScope, Ssh, SshSettings, Transport};
 use leasehold_runtime::{Runtime, Stats};
@@ -215,156 +215,6 @@ impl Service {
             executions: self.lock_attached().len(),
             ssh_connections: self.inner.ways.ssh.connections(),
         })
-    }
-
-    /// Looks at a component: what it is and what it asks for. Nothing is stored.
-    ///
-    /// # Errors
-    /// What keeps it from being installed.
-    pub async fn inspect_plugin(
-        &self,
-        actor: &Actor,
-        bytes: Bytes,
-    ) -> Result<PluginOffer, ServiceError> {
-        self.accepting()?;
-        actor.require_manage()?;
-        self.inner.catalog.inspect(bytes).await
-    }
-
-    /// Installs a component. With a grant of what was shown, it serves; without, it does so where it asks for no more than
-    /// the one that serves, and waits otherwise.
-    ///
-    /// # Errors
-    /// What keeps it from being installed; a grant of something else.
-    pub async fn install_plugin(
-        &self,
-        actor: &Actor,
-        bytes: Bytes,
-        grant: Option<GrantRequest>,
-    ) -> Result<PluginDetails, ServiceError> {
-        self.accepting()?;
-        actor.require_manage()?;
-        let installed = self.inner.catalog.install(actor, bytes, grant).await?;
-        self.inner.catalog.details(installed).await
-    }
-
-    /// Grants the revision that waits, or the named one: that, or the current one anew.
-    ///
-    /// # Errors
-    /// Nothing waits; a grant of something else than what is shown; leases that need what it would take.
-    pub async fn grant_plugin(
-        &self,
-        actor: &Actor,
-        key: &str,
-        revision: Option<&str>,
-        grant: GrantRequest,
-    ) -> Result<PluginDetails, ServiceError> {
-        self.accepting()?;
-        actor.require_manage()?;
-        let catalog = &self.inner.catalog;
-        let installed = catalog.grant(actor, key, revision, grant).await?;
-        catalog.details(installed).await
-    }
-
-    /// Turns down the revision that waits. None is left of a plugin that was never granted.
-    ///
-    /// # Errors
-    /// Nothing waits.
-    pub async fn deny_plugin(
-        &self,
-        actor: &Actor,
-        key: &str,
-    ) -> Result<Option<PluginDetails>, ServiceError> {
-        self.accepting()?;
-        let catalog = &self.inner.catalog;
-        match catalog.deny(actor, key).await? {
-            Some(installed) => catalog.details(installed).await.map(Some),
-            None => Ok(None),
-        }
-    }
-
-    /// Makes the revision one step back current again.
-    ///
-    /// # Errors
-    /// There is none.
-    pub async fn rollback_plugin(
-        &self,
-        actor: &Actor,
-        key: &str,
-    ) -> Result<PluginDetails, ServiceError> {
-        self.accepting()?;
-        actor.require_manage()?;
-        let installed = self.inner.catalog.rollback(actor, key).await?;
-        self.inner.catalog.details(installed).await
-    }
-
-    /// Lets new leases of a provider be made that was left alone because it failed.
-    ///
-    /// # Errors
-    /// A key that nobody installed.
-    pub async fn reset_plugin(
-        &self,
-        actor: &Actor,
-        key: &str,
-    ) -> Result<PluginDetails, ServiceError> {
-        self.accepting()?;
-        actor.require_manage()?;
-        let installed = self.inner.catalog.reset(actor, key).await?;
-        self.inner.catalog.details(installed).await
-    }
-
-    /// Lets new leases of a provider be made, or stops them. Teardown is never stopped.
-    ///
-    /// # Errors
-    /// A key that nobody installed.
-    pub async fn set_plugin_enabled(
-        &self,
-        actor: &Actor,
-        key: &str,
-        enabled: bool,
-    ) -> Result<PluginDetails, ServiceError> {
-        self.accepting()?;
-        let installed = self.inner.catalog.set_enabled(actor, key, enabled).await?;
-        self.inner.catalog.details(installed).await
-    }
-
-    /// Removes a plugin that nothing uses.
-    ///
-    /// # Errors
-    /// A conflict that counts what uses it.
-    pub async fn remove_plugin(&self, actor: &Actor, key: &str) -> Result<(), ServiceError> {
-        self.accepting()?;
-        let plugin = self.authority().plugins().get(key).await?;
-        let history = self.authority().plugins().history(&plugin).await?;
-        self.inner.catalog.remove(actor, key).await?;
-        for standing in history {
-            self.close_pools(&PoolScope {
-                plugin_revision: Some(standing.revision.digest),
-                ..PoolScope::default()
-            });
-        }
-        Ok(())
-    }
-
-    /// One plugin with its revisions.
-    ///
-    /// # Errors
-    /// A key that nobody installed.
-    pub async fn plugin(&self, key: &str) -> Result<PluginDetails, ServiceError> {
-        let installed = self.authority().plugins().get(key).await?;
-        self.inner.catalog.details(installed).await
-    }
-
-    /// Every plugin with its revisions.
-    ///
-    /// # Errors
-    /// The authority's.
-    pub async fn plugins(&self) -> Result<Vec<PluginDetails>, ServiceError> {
-        let mut all = Vec::new();
-        for installed in self.authority().plugins().list().await? {
-            all.push(self.inner.catalog.details(installed).await?);
-        }
-        Ok(all)
     }
 
     async fn health(&self) -> Result<BTreeMap<String, Health>, ServiceError> {

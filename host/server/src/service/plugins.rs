@@ -23,8 +23,8 @@ use tokio_util::task::TaskTracker;
 use super::breaker::Breaker;
 use super::error::ServiceError;
 use super::loaded::Loaded;
-use super::model::{GrantRequest, PendingOffer, PluginDetails, PluginOffer};
-use super::{narrowing, offer};
+use super::model::{GrantRequest, PluginOffer};
+use super::offer;
 use crate::settings::BreakerSettings;
 
 /// Components that were looked at and are kept for their installation.
@@ -406,44 +406,6 @@ impl Catalog {
                 tracing::error!(%error, "revisions that nothing needs were not collected");
             }
         }
-    }
-
-    /// Everything that there is to see of a plugin.
-    pub(crate) async fn details(&self, plugin: Installed) -> Result<PluginDetails, ServiceError> {
-        let revisions = self.authority.plugins().history(&plugin).await?;
-        let shown = plugin.current.as_ref().or(plugin.pending.as_ref());
-        let shown = shown.cloned().ok_or_else(|| AuthorityError::Corrupt {
-            what: format!("plugin {}", plugin.key),
-        })?;
-        let pending = plugin.pending.as_ref().map(|pending| {
-            let asks = offer::asks(&pending.manifest, &pending.capabilities);
-            PendingOffer {
-                request_digest: offer::request_digest(&pending.digest, &asks),
-                asks,
-                parts: offer::parts(&Grant::asked(&pending.manifest)),
-                wider: plugin
-                    .current
-                    .as_ref()
-                    .map(|current| wider(current, &pending.manifest, &pending.capabilities)),
-            }
-        });
-        let granted = plugin
-            .current
-            .as_ref()
-            .and_then(|current| Some((current, current.grant.as_ref()?)));
-        Ok(PluginDetails {
-            shown,
-            pending,
-            effective: granted.map(|(_, granted)| granted.grant.below(&self.ceiling)),
-            narrowed: granted
-                .map(|(current, granted)| {
-                    narrowing::of_grant(&current.manifest, &granted.grant, &self.ceiling)
-                })
-                .unwrap_or_default(),
-            health: self.loaded_current(&plugin).map(|loaded| loaded.health()),
-            plugin,
-            revisions,
-        })
     }
 }
 
