@@ -33,8 +33,9 @@ pub struct Arguments {
 pub fn run(checkout: &Checkout, arguments: &Arguments) -> Result<()> {
     setup::run(checkout, Purpose::Demo)?;
     components::run(checkout, &components::Arguments::only(&["ssh"]))?;
+    // With the features that the whole workspace has of what it stands on: the tests' build is then the same.
     shell::run(
-        shell::cargo(["build", "--locked", "--package", "leasehold-server"])
+        shell::cargo(["build", "--locked", "--workspace", "--bin", "leasehold"])
             .current_dir(&checkout.root)
             .arg("--target-dir")
             .arg(&checkout.target),
