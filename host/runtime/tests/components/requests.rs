@@ -302,8 +302,11 @@ async fn under(
 ) -> Plugin {
     let manifest = runtime(|_| {}).prepare(bytes.clone()).await.unwrap();
     let tight = runtime(|settings| change(&mut settings.ceilings));
+    let limits = manifest.manifest.request.limits;
     tight
-        .load(manifest.digest, manifest.manifest, || async { Ok(bytes) })
+        .load(manifest.digest, manifest.manifest, limits, || async {
+            Ok(bytes)
+        })
         .await
         .unwrap()
 }
