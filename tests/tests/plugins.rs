@@ -327,10 +327,6 @@ fn an_upgrade_that_cannot_be_installed_is_refused_by_its_field_and_leaves_the_ol
             "panics in describe",
             changed(json!({ "traps": "describe" })),
         ),
-        (
-            "/checks/0",
-            changed(json!({ "checks": [["/api", "/boxes/{resource}"]] })),
-        ),
         ("/image", changed(json!({ "image": "/where" }))),
         (
             "/request/limits/memory-mib",

@@ -21,6 +21,7 @@ mod plugin;
 mod schema;
 mod settings;
 mod setup;
+mod spelling;
 mod state;
 mod stats;
 mod stderr;

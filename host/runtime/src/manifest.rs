@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::audit::Capabilities;
 use crate::schema;
 use crate::settings::Ceilings;
+use crate::spelling::{is_origin, is_plain, is_token, not_plain, shape};
 
 const TITLE: usize = 80;
 const SUMMARY: usize = 500;
@@ -639,61 +640,6 @@ impl<'a> Found<'a> {
             self.say(at, "has {path} exactly where the claim is `platform`");
         }
     }
-}
-
-/// A value for a message: quoted, and not longer than is of use.
-fn shape(text: &str) -> String {
-    if text.len() > 80 {
-        format!("{} bytes long", text.len())
-    } else {
-        format!("{text:?}")
-    }
-}
-
-/// Whether a segment means what it says to every server: no escape that one undoes and another does not, and no
-/// parameters that one strips.
-fn is_plain(segment: &str) -> bool {
-    !segment.contains(['%', ';', '\\'])
-}
-
-fn not_plain(segment: &str) -> String {
-    format!(
-        "has {}, with `%`, `;` or a backslash, which servers read differently; write the characters themselves",
-        shape(segment)
-    )
-}
-
-/// RFC 9110 token.
-fn is_token(text: &str) -> bool {
-    (1..=64).contains(&text.len())
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
-}
-
-fn is_origin(origin: &str) -> bool {
-    let Some(rest) = origin
-        .strip_prefix("https://")
-        .or_else(|| origin.strip_prefix("http://"))
-    else {
-        return false;
-    };
-    let Some((host, port)) = rest.rsplit_once(':') else {
-        return false;
-    };
-    let host = host.strip_prefix("*.").unwrap_or(host);
-    let label = |l: &str| {
-        (1..=63).contains(&l.len())
-            && !l.starts_with('-')
-            && !l.ends_with('-')
-            && l.bytes()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-    };
-    host.len() <= 253
-        && host.split('.').all(label)
-        && !port.starts_with('0')
-        && port.bytes().all(|b| b.is_ascii_digit())
-        && port.parse::<u16>().is_ok()
 }
 
 #[cfg(test)]
