@@ -17,10 +17,6 @@ use leasehold_contract::{
 };
 use leasehold_runtime::{Cache, CallSetup, Plugin, Runtime, Settings};
 
-/// The server's own.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 struct Open;
 
 #[async_trait]
