@@ -247,7 +247,9 @@ fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
             (401, json!({ "error": "who are you" }))
         };
         if fault == Fault::LoseCreate && heard.method == "POST" && parts == ["rooms"] {
-            while shared.state().fault == Fault::LoseCreate {
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+            while shared.state().fault == Fault::LoseCreate && std::time::Instant::now() < deadline
+            {
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
             return Ok(());

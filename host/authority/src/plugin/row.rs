@@ -83,6 +83,29 @@ struct GrantRow {
     granted_at: i64,
 }
 
+impl GrantRow {
+    /// The grant `id` of a component in a row that has its columns; `mac` is what the row has to show for it.
+    fn of(keys: &Keys, id: String, row: &Row, mac: &[u8]) -> Result<GrantRow> {
+        let grant = GrantRow {
+            id,
+            digest: row.try_get("digest")?,
+            asks: row.try_get("asks")?,
+            request_digest: row.try_get("request_digest")?,
+            granted: row.try_get("granted")?,
+            carried_from: row.try_get("carried_from")?,
+            granted_by: row.try_get("granted_by")?,
+            granted_at: row.try_get("granted_at")?,
+        };
+        if !grant_mac(keys, &grant).verifies(mac) {
+            return Err(Error::corrupt(format!(
+                "the grant of plugin revision {}",
+                grant.digest
+            )));
+        }
+        Ok(grant)
+    }
+}
+
 fn plugin_mac(keys: &Keys, key: &str, row: &PluginRow) -> Mac {
     Mac::new(&keys.digests, "plugin")
         .text(key)
@@ -128,22 +151,14 @@ pub(super) fn revision(keys: &Keys, row: &Row) -> Result<Revision> {
 }
 
 fn granted(keys: &Keys, id: &str, digest: &str, row: &Row) -> Result<Granted> {
-    let corrupt = || Error::corrupt(format!("the grant of plugin revision {digest}"));
+    // A grant that is not there has no columns either.
     let mac: Option<&[u8]> = row.try_get("grant_mac")?;
-    let mac = mac.ok_or_else(corrupt)?;
-    let grant = GrantRow {
-        id: id.to_owned(),
-        digest: digest.to_owned(),
-        asks: row.try_get("asks")?,
-        request_digest: row.try_get("request_digest")?,
-        granted: row.try_get("granted")?,
-        carried_from: row.try_get("carried_from")?,
-        granted_by: row.try_get("granted_by")?,
-        granted_at: row.try_get("granted_at")?,
+    let Some(mac) = mac else {
+        return Err(Error::corrupt(format!(
+            "the grant of plugin revision {digest}"
+        )));
     };
-    if !grant_mac(keys, &grant).verifies(mac) {
-        return Err(corrupt());
-    }
+    let grant = GrantRow::of(keys, id.to_owned(), row, mac)?;
     Ok(Granted {
         id: grant.id,
         grant: serde_json::from_str(&grant.granted)?,
@@ -445,19 +460,7 @@ pub(crate) async fn sign_again(db: &mut SqliteConnection, old: &Keys, new: &Keys
         .fetch_all(&mut *db)
         .await?;
     for row in &grants {
-        let grant = GrantRow {
-            id: row.try_get("id")?,
-            digest: row.try_get("digest")?,
-            asks: row.try_get("asks")?,
-            request_digest: row.try_get("request_digest")?,
-            granted: row.try_get("granted")?,
-            carried_from: row.try_get("carried_from")?,
-            granted_by: row.try_get("granted_by")?,
-            granted_at: row.try_get("granted_at")?,
-        };
-        if !grant_mac(old, &grant).verifies(row.try_get("mac")?) {
-            return Err(Error::corrupt(format!("grant {}", grant.id)));
-        }
+        let grant = GrantRow::of(old, row.try_get("id")?, row, row.try_get("mac")?)?;
         let mac = grant_mac(new, &grant).done();
         sqlx::query("UPDATE grants SET mac = $2 WHERE id = $1")
             .bind(&grant.id)
