@@ -48,6 +48,18 @@ fn without(interface: &str) -> Failure {
     ))
 }
 
+/// A call of one export, whose answer is taken as it is: in an instance of its own, with the call's context first.
+macro_rules! call {
+    ($plugin:expr, $setup:expr, $function:ident, $guest:ident.$export:ident($($argument:expr),*)) => {
+        $plugin.inner.body.run($setup, Function::$function, |made| {
+            Box::pin(async move {
+                let guest = $guest.load(&mut *made.store, made.instance)?;
+                guest.$export(made.store, made.context, $($argument),*).await
+            })
+        })
+    };
+}
+
 impl Plugin {
     /// SHA-256 of the component.
     pub fn digest(&self) -> &[u8; 32] {
@@ -79,18 +91,7 @@ impl Plugin {
     pub async fn check_config(&self, setup: &CallSetup, config: &str) -> Result<String, Failure> {
         let config = &bounds::config(config)?;
         let guest = &self.inner.body.exports.lifecycle;
-        let answer = self
-            .inner
-            .body
-            .run(setup, Function::CheckConfig, |made| {
-                Box::pin(async move {
-                    let guest = guest.load(&mut *made.store, made.instance)?;
-                    guest
-                        .call_check_config(made.store, made.context, config)
-                        .await
-                })
-            })
-            .await?;
+        let answer = call!(self, setup, CheckConfig, guest.call_check_config(config)).await?;
         bounds::answered_json("check-config", answer)
     }
 
@@ -98,16 +99,7 @@ impl Plugin {
     pub async fn probe(&self, setup: &CallSetup, config: &str) -> Result<Vec<Finding>, Failure> {
         let config = &bounds::config(config)?;
         let guest = &self.inner.body.exports.lifecycle;
-        let answer = self
-            .inner
-            .body
-            .run(setup, Function::Probe, |made| {
-                Box::pin(async move {
-                    let guest = guest.load(&mut *made.store, made.instance)?;
-                    guest.call_probe(made.store, made.context, config).await
-                })
-            })
-            .await?;
+        let answer = call!(self, setup, Probe, guest.call_probe(config)).await?;
         bounds::findings(v0::findings(answer), &setup.redactor)
     }
 
@@ -120,18 +112,7 @@ impl Plugin {
     ) -> Result<Acquired, Failure> {
         let config = &bounds::config(config)?;
         let guest = &self.inner.body.exports.lifecycle;
-        let answer = self
-            .inner
-            .body
-            .run(setup, Function::Acquire, |made| {
-                Box::pin(async move {
-                    let guest = guest.load(&mut *made.store, made.instance)?;
-                    guest
-                        .call_acquire(made.store, made.context, config, ttl)
-                        .await
-                })
-            })
-            .await?;
+        let answer = call!(self, setup, Acquire, guest.call_acquire(config, ttl)).await?;
         bounds::acquired(v0::acquired(answer))
     }
 
@@ -146,18 +127,13 @@ impl Plugin {
         let config = &bounds::config(config)?;
         let handle = &bounds::handle(handle)?;
         let guest = &self.inner.body.exports.lifecycle;
-        let answer = self
-            .inner
-            .body
-            .run(setup, Function::KeepAlive, |made| {
-                Box::pin(async move {
-                    let guest = guest.load(&mut *made.store, made.instance)?;
-                    guest
-                        .call_keep_alive(made.store, made.context, config, handle, ttl)
-                        .await
-                })
-            })
-            .await?;
+        let answer = call!(
+            self,
+            setup,
+            KeepAlive,
+            guest.call_keep_alive(config, handle, ttl)
+        )
+        .await?;
         Ok(v0::kept_alive(answer))
     }
 
@@ -171,18 +147,7 @@ impl Plugin {
         let config = &bounds::config(config)?;
         let handle = &bounds::handle(handle)?;
         let guest = &self.inner.body.exports.lifecycle;
-        let answer = self
-            .inner
-            .body
-            .run(setup, Function::Inspect, |made| {
-                Box::pin(async move {
-                    let guest = guest.load(&mut *made.store, made.instance)?;
-                    guest
-                        .call_inspect(made.store, made.context, config, handle)
-                        .await
-                })
-            })
-            .await?;
+        let answer = call!(self, setup, Inspect, guest.call_inspect(config, handle)).await?;
         Ok(bounds::observation(
             v0::observation(answer),
             &setup.redactor,
@@ -199,17 +164,7 @@ impl Plugin {
         let config = &bounds::config(config)?;
         let handle = &bounds::handle(handle)?;
         let guest = &self.inner.body.exports.lifecycle;
-        self.inner
-            .body
-            .run(setup, Function::Release, |made| {
-                Box::pin(async move {
-                    let guest = guest.load(&mut *made.store, made.instance)?;
-                    guest
-                        .call_release(made.store, made.context, config, handle)
-                        .await
-                })
-            })
-            .await
+        call!(self, setup, Release, guest.call_release(config, handle)).await
     }
 
     /// `lifecycle.list`: one page.
@@ -222,18 +177,7 @@ impl Plugin {
         let config = &bounds::config(config)?;
         let guest = &self.inner.body.exports.lifecycle;
         let query = v0::query(query);
-        let answer = self
-            .inner
-            .body
-            .run(setup, Function::List, |made| {
-                Box::pin(async move {
-                    let guest = guest.load(&mut *made.store, made.instance)?;
-                    guest
-                        .call_list(made.store, made.context, config, &query)
-                        .await
-                })
-            })
-            .await?;
+        let answer = call!(self, setup, List, guest.call_list(config, &query)).await?;
         bounds::page(v0::page(answer))
     }
 
@@ -331,27 +275,16 @@ impl Plugin {
         let config = &bounds::config(config)?;
         let handle = &bounds::handle(handle)?;
         let id = &id.to_owned();
-        let reference = &reference.map(bounds::passed_reference).transpose()?;
+        let reference = reference.map(bounds::passed_reference).transpose()?;
+        let reference = reference.as_ref();
         let guest = self.execution()?;
-        let answer = self
-            .inner
-            .body
-            .run(setup, Function::StateOf, |made| {
-                Box::pin(async move {
-                    let guest = guest.load(&mut *made.store, made.instance)?;
-                    guest
-                        .call_state_of(
-                            made.store,
-                            made.context,
-                            config,
-                            handle,
-                            id,
-                            reference.as_ref(),
-                        )
-                        .await
-                })
-            })
-            .await?;
+        let answer = call!(
+            self,
+            setup,
+            StateOf,
+            guest.call_state_of(config, handle, id, reference)
+        )
+        .await?;
         bounds::state(v0::state(answer), &setup.redactor)
     }
 
@@ -369,17 +302,13 @@ impl Plugin {
         let reference = &bounds::passed_reference(reference)?;
         let signal = &bounds::signal(signal)?;
         let guest = self.execution()?;
-        self.inner
-            .body
-            .run(setup, Function::Signal, |made| {
-                Box::pin(async move {
-                    let guest = guest.load(&mut *made.store, made.instance)?;
-                    guest
-                        .call_signal(made.store, made.context, config, handle, reference, signal)
-                        .await
-                })
-            })
-            .await
+        call!(
+            self,
+            setup,
+            Signal,
+            guest.call_signal(config, handle, reference, signal)
+        )
+        .await
     }
 
     /// `execution.resize`.
@@ -395,24 +324,14 @@ impl Plugin {
         let handle = &bounds::handle(handle)?;
         let reference = &bounds::passed_reference(reference)?;
         let guest = self.execution()?;
-        self.inner
-            .body
-            .run(setup, Function::Resize, |made| {
-                Box::pin(async move {
-                    let guest = guest.load(&mut *made.store, made.instance)?;
-                    guest
-                        .call_resize(
-                            made.store,
-                            made.context,
-                            config,
-                            handle,
-                            reference,
-                            v0::size(size),
-                        )
-                        .await
-                })
-            })
-            .await
+        let size = v0::size(size);
+        call!(
+            self,
+            setup,
+            Resize,
+            guest.call_resize(config, handle, reference, size)
+        )
+        .await
     }
 
     /// `files.put`: unpacks a tar below `path`. The deadline covers the whole transfer.
@@ -427,13 +346,7 @@ impl Plugin {
         let config = &bounds::config(config)?;
         let handle = &bounds::handle(handle)?;
         let path = &bounds::path(path)?;
-        let guest = self
-            .inner
-            .body
-            .exports
-            .files
-            .as_ref()
-            .ok_or_else(|| without("files"))?;
+        let guest = self.files()?;
         self.inner
             .body
             .run(setup, Function::Put, |made| {
@@ -459,13 +372,7 @@ impl Plugin {
         let config = &bounds::config(config)?;
         let handle = &bounds::handle(handle)?;
         let path = &bounds::path(path)?;
-        let guest = self
-            .inner
-            .body
-            .exports
-            .files
-            .as_ref()
-            .ok_or_else(|| without("files"))?;
+        let guest = self.files()?;
         self.inner
             .body
             .run(setup, Function::Get, |made| {
@@ -496,18 +403,7 @@ impl Plugin {
         let config = &bounds::config(config)?;
         let handle = &bounds::handle(handle)?;
         let guest = self.suspension()?;
-        let answer = self
-            .inner
-            .body
-            .run(setup, Function::Suspend, |made| {
-                Box::pin(async move {
-                    let guest = guest.load(&mut *made.store, made.instance)?;
-                    guest
-                        .call_suspend(made.store, made.context, config, handle)
-                        .await
-                })
-            })
-            .await?;
+        let answer = call!(self, setup, Suspend, guest.call_suspend(config, handle)).await?;
         bounds::answered_handle("suspend", answer)
     }
 
@@ -521,19 +417,13 @@ impl Plugin {
         let config = &bounds::config(config)?;
         let handle = &bounds::handle(handle)?;
         let guest = self.suspension()?;
-        let answer = self
-            .inner
-            .body
-            .run(setup, Function::Resume, |made| {
-                Box::pin(async move {
-                    let guest = guest.load(&mut *made.store, made.instance)?;
-                    guest
-                        .call_resume(made.store, made.context, config, handle)
-                        .await
-                })
-            })
-            .await?;
+        let answer = call!(self, setup, Resume, guest.call_resume(config, handle)).await?;
         bounds::resumed(v0::resumed(answer))
+    }
+
+    fn files(&self) -> Result<&v0::FilesIndices, Failure> {
+        let exported = self.inner.body.exports.files.as_ref();
+        exported.ok_or_else(|| without("files"))
     }
 
     fn execution(&self) -> Result<&v0::ExecutionIndices, Failure> {

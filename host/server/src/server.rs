@@ -91,8 +91,10 @@ pub async fn run(settings: Settings) -> Result<(), ServeError> {
     let hard = CancellationToken::new();
     let watching = tokio::spawn(signals.watch(closing.clone(), hard.clone()));
     let ended = tokio::select! {
-        ended = serve_until(&settings, &closing, &hard) => ended,
+        // First: what the second signal cut may be over before this is asked again, and was not in order.
+        biased;
         () = hard.cancelled() => Err(ServeError::Cut),
+        ended = serve_until(&settings, &closing, &hard) => ended,
     };
     watching.abort();
     ended

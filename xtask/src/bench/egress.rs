@@ -1,4 +1,5 @@
-//! What egress adds to a request: beside a plain client on a connection that stands.
+//! What egress adds to a request, and a component's call to the answer that it waits for: beside a plain client on a
+//! connection that stands.
 
 use std::process::Command;
 
@@ -8,11 +9,13 @@ use serde_json::Value;
 use super::Bench;
 use super::row::{Baseline, Better, Row, Samples};
 
-/// What the program that times the wire says of one size of answer.
-fn said(bench: &Bench, name: &str) -> Result<Value> {
-    let requests = [bench.samples(20_000), bench.samples(2_000)].map(|n| n.to_string());
+const PLAIN: &str = "a plain hyper client";
+
+/// What the program that times requests says of so many small ones, large ones and calls that wait.
+fn said(bench: &Bench, requests: [usize; 3]) -> Result<Value> {
     let output = Command::new(bench.example("exchange")?)
-        .args(requests)
+        .arg(bench.checkout.components().join("cabin.wasm"))
+        .args(requests.map(|n| n.to_string()))
         .output()
         .context("exchange does not run")?;
     if !output.status.success() {
@@ -21,17 +24,16 @@ fn said(bench: &Bench, name: &str) -> Result<Value> {
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    let mut said: Value =
-        serde_json::from_slice(&output.stdout).context("exchange does not say JSON")?;
-    Ok(said[name].take())
+    serde_json::from_slice(&output.stdout).context("exchange does not say JSON")
 }
 
 /// Ours and the plain client's.
-fn sides(said: &Value) -> Result<[Samples; 2]> {
+fn sides(said: &Value, case: &str) -> Result<[Samples; 2]> {
+    let said = &said[case];
     let figure = |name: &str| {
         said[name]
             .as_f64()
-            .with_context(|| format!("exchange does not say {name}"))
+            .with_context(|| format!("exchange does not say {name} of {case}"))
     };
     let requests = said["requests"]
         .as_u64()
@@ -43,24 +45,47 @@ fn sides(said: &Value) -> Result<[Samples; 2]> {
     ])
 }
 
-/// A request with a credential, answered with 200 bytes.
-pub fn small(bench: &Bench) -> Result<Vec<Row>> {
-    let [ours, plain] = sides(&said(bench, "small")?)?;
-    let goal = [(ours.p50 - plain.p50, 20.0)];
-    Ok(vec![
-        Row::new("egress-small", "µs", &ours)
-            .against(Baseline::live("a plain hyper client", &plain))
-            .goal(Better::Less, "20 µs more", &goal),
-    ])
+/// A row whose median may exceed the plain client's by so many microseconds.
+fn more(name: &str, [ours, plain]: [Samples; 2], words: &str, micros: f64) -> Row {
+    let goal = [(ours.p50 - plain.p50, micros)];
+    Row::new(name, "µs", &ours)
+        .against(Baseline::live(PLAIN, &plain))
+        .goal(Better::Less, words, &goal)
 }
 
-/// The same, answered with 1 MiB.
+/// `inspect` of a component whose one request is answered after a millisecond.
+pub fn waiting(bench: &Bench) -> Result<Vec<Row>> {
+    let said = said(bench, [0, 0, bench.samples(5_000)])?;
+    let sides = sides(&said, "waiting")?;
+    Ok(vec![more(
+        "call-waiting",
+        sides,
+        "under 100 µs more",
+        100.0,
+    )])
+}
+
+/// A request with a credential, answered with 200 bytes.
+pub fn small(bench: &Bench) -> Result<Vec<Row>> {
+    let said = said(bench, [bench.samples(20_000), 0, 0])?;
+    let sides = sides(&said, "small")?;
+    Ok(vec![more("egress-small", sides, "20 µs more", 20.0)])
+}
+
+/// The same, answered with 1 MiB: as one text that is looked through, and as a stream that is not.
 pub fn large(bench: &Bench) -> Result<Vec<Row>> {
-    let [ours, plain] = sides(&said(bench, "large")?)?;
-    let goal = [(ours.p50, plain.p50 * 1.05)];
-    Ok(vec![
-        Row::new("egress-large", "µs", &ours)
-            .against(Baseline::live("a plain hyper client", &plain))
-            .goal(Better::Less, "5 % more", &goal),
-    ])
+    let said = said(bench, [0, bench.samples(2_000), 0])?;
+    [
+        ("egress-large-text", "large"),
+        ("egress-large-stream", "stream"),
+    ]
+    .into_iter()
+    .map(|(name, case)| {
+        let [ours, plain] = sides(&said, case)?;
+        let goal = [(ours.p50, plain.p50 * 1.05)];
+        Ok(Row::new(name, "µs", &ours)
+            .against(Baseline::live(PLAIN, &plain))
+            .goal(Better::Less, "5 % more", &goal))
+    })
+    .collect()
 }

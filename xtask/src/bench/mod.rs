@@ -84,6 +84,7 @@ type Benchmark = fn(&Bench) -> Result<Vec<Row>>;
 /// Each by its name, in the order of the design's table.
 const ALL: &[(&str, Benchmark)] = &[
     ("call-fresh", calls::call_fresh),
+    ("call-waiting", egress::waiting),
     ("plugin-memory", calls::plugin_memory),
     ("exec-throughput-ssh", exec::throughput),
     ("exec-roundtrip", exec::roundtrip),
@@ -94,6 +95,7 @@ const ALL: &[(&str, Benchmark)] = &[
     ("list-environments", whole::list_environments),
     ("egress-small", egress::small),
     ("egress-large", egress::large),
+    ("installs-beside", plugins::installs_beside),
 ];
 
 /// Measures them.
@@ -149,8 +151,6 @@ fn build(checkout: &Checkout, profile: &str) -> Result<PathBuf> {
             "leasehold-server",
             "--package",
             "leasehold-runtime",
-            "--package",
-            "leasehold-egress",
         ])
         .args(["--bin", "leasehold"])
         .args(["--example", "call_fresh", "--example", "exchange"])
@@ -167,7 +167,7 @@ fn build_components() -> Result<()> {
     let this = std::env::current_exe().context("this program's own path is not known")?;
     let ended = shell::command(
         &this.to_string_lossy(),
-        ["components", "ssh", "null", "hostile"],
+        ["components", "ssh", "null", "hostile", "cabin"],
     )
     .stdout(Stdio::from(std::io::stderr()))
     .status()

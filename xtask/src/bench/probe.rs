@@ -18,7 +18,7 @@ const PEER_SSH: f64 = 215.0;
 const PEER_NOOP: f64 = 40.0;
 
 /// The whole answer of a probe, which must be good.
-fn probe(client: &mut Client, request: &[u8]) -> Result<()> {
+pub fn probe(client: &mut Client, request: &[u8]) -> Result<()> {
     let (status, body) = client.exchange(request)?;
     let body = String::from_utf8_lossy(body);
     ensure!(
@@ -74,20 +74,21 @@ pub fn ssh(bench: &Bench) -> Result<Vec<Row>> {
     ])
 }
 
-/// A saved probe of the null provider: a lease, acquired and released, every step of it durable.
-pub fn noop(bench: &Bench) -> Result<Vec<Row>> {
-    let server = Server::start(bench)?;
+/// The request that probes an environment of the null provider, which is installed for it.
+pub fn of_null(bench: &Bench, server: &Server) -> Result<Vec<u8>> {
     server.install(&bench.component("null")?)?;
     let company = server.company()?;
     let draft = json!({ "name": "null", "driver": "sandbox", "provider": "null", "config": {} });
     let environment = server.environment(&company, &draft)?;
+    let path = format!("/api/environments/{environment}/probe");
+    Ok(server.client()?.written("POST", &path, "", b""))
+}
+
+/// A saved probe of the null provider: a lease, acquired and released, every step of it durable.
+pub fn noop(bench: &Bench) -> Result<Vec<Row>> {
+    let server = Server::start(bench)?;
+    let request = of_null(bench, &server)?;
     let mut client = server.client()?;
-    let request = client.written(
-        "POST",
-        &format!("/api/environments/{environment}/probe"),
-        "",
-        b"",
-    );
     for _ in 0..20 {
         probe(&mut client, &request)?;
     }
