@@ -4,7 +4,8 @@
 //! The same source gives the same bytes, wherever the checkout lies: each package is built by a command of its
 //! own (so that none chooses features for another), in the profile `component`, with the lock file as it is,
 //! and with every path of this machine mapped to a fixed one. What the caller's environment says about
-//! compiler flags and profiles does not count. Cargo decides what is up to date.
+//! compiler flags and profiles does not count. Cargo decides what is up to date. Samples in other languages are
+//! [`scripted`]'s, and whoever wants none of these needs none of their tools.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -16,7 +17,8 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 use crate::checkout::Checkout;
-use crate::shell;
+use crate::tools::Tools;
+use crate::{scripted, shell};
 
 /// The target of every guest.
 pub const TARGET: &str = "wasm32-wasip2";
@@ -66,9 +68,14 @@ struct Metadata {
 /// Builds them and puts each at `<target>/components/<name>.wasm`.
 pub fn run(checkout: &Checkout, arguments: &Arguments) -> Result<()> {
     let packages = guests(checkout)?;
+    let scripts = scripted::find(checkout)?;
     for name in &arguments.only {
-        if !packages.contains_key(name) {
-            let known: Vec<_> = packages.keys().map(String::as_str).collect();
+        if !packages.contains_key(name) && !scripts.contains_key(name) {
+            let known: Vec<_> = packages
+                .keys()
+                .chain(scripts.keys())
+                .map(String::as_str)
+                .collect();
             bail!(
                 "no guest is called {name:?}: there are {}",
                 known.join(", ")
@@ -78,17 +85,26 @@ pub fn run(checkout: &Checkout, arguments: &Arguments) -> Result<()> {
     let components = checkout.components();
     fs::create_dir_all(&components)
         .with_context(|| format!("{} cannot be made", components.display()))?;
-    for (name, package) in &packages {
-        if !arguments.only.is_empty() && !arguments.only.contains(name) {
-            continue;
-        }
-        build(checkout, package)?;
-        let mut artifacts = artifacts(checkout, name, package);
-        artifacts.extend(encode(checkout, name, package)?);
+    let wanted = |name: &String| arguments.only.is_empty() || arguments.only.contains(name);
+    let put = |artifacts: Vec<(PathBuf, String)>| -> Result<()> {
         for (built, file) in artifacts {
             let to = components.join(file);
             replace(&built, &to)?;
             println!("{}", to.display());
+        }
+        Ok(())
+    };
+    for (name, package) in packages.iter().filter(|(name, _)| wanted(name)) {
+        build(checkout, package)?;
+        let mut artifacts = artifacts(checkout, name, package);
+        artifacts.extend(encode(checkout, name, package)?);
+        put(artifacts)?;
+    }
+    let scripts: Vec<_> = scripts.iter().filter(|(name, _)| wanted(name)).collect();
+    if !scripts.is_empty() {
+        let tools = Tools::install(checkout)?;
+        for (name, script) in scripts {
+            put(scripted::build(checkout, &tools, name, script)?)?;
         }
     }
     Ok(())
@@ -192,7 +208,7 @@ fn encode(checkout: &Checkout, name: &str, package: &Package) -> Result<Vec<(Pat
         let stem = module.file_stem().unwrap_or_default().to_string_lossy();
         let file = format!("{name}-{stem}.wasm");
         let built = guest_target(checkout).join(&file);
-        let mut command = Command::new(encoder(checkout)?);
+        let mut command = Command::new(program(checkout, "xtask_encode")?);
         command
             .arg(&module)
             .arg(checkout.root.join("wit"))
@@ -204,18 +220,18 @@ fn encode(checkout: &Checkout, name: &str, package: &Package) -> Result<Vec<(Pat
     Ok(made)
 }
 
-/// Builds `xtask-encode`, with the features that the whole workspace has of what it stands on: the tests' build is then
-/// the same.
-fn encoder(checkout: &Checkout) -> Result<PathBuf> {
+/// Builds a program of `xtask`'s that stands on much, with the features that the whole workspace has of that: the tests'
+/// build is then the same.
+pub fn program(checkout: &Checkout, name: &str) -> Result<PathBuf> {
     let mut command = shell::cargo(["build", "--quiet", "--locked", "--workspace"]);
     command
-        .args(["--bin", "xtask_encode", "--target-dir"])
+        .args(["--bin", name, "--target-dir"])
         .arg(&checkout.target)
         // Where it then is does not depend on the caller.
         .env_remove("CARGO_BUILD_TARGET")
         .current_dir(&checkout.root);
     shell::run(&mut command)?;
-    Ok(checkout.target.join("debug/xtask_encode"))
+    Ok(checkout.target.join("debug").join(name))
 }
 
 /// Copies a file so that nobody ever sees half of it; leaves it alone where it is the same already.

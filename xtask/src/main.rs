@@ -6,10 +6,13 @@
 mod bench;
 mod checkout;
 mod components;
+mod declarations;
 mod demo;
+mod scripted;
 mod setup;
 mod shell;
 mod test;
+mod tools;
 
 use clap::{Parser, Subcommand};
 
@@ -27,6 +30,8 @@ enum Task {
     Setup,
     /// Build the providers and samples as WebAssembly components into `<target>/components`
     Components(components::Arguments),
+    /// Write what the SDKs of JavaScript and Python tell editors and type checkers about the contract
+    Declarations(declarations::Arguments),
     /// Walk the main job in front of the reader: a throw-away machine, a server, a lease, and its release
     Demo(demo::Arguments),
     /// Time what the design says must be reached, side by side with what it is compared to
@@ -40,6 +45,7 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Setup => setup::run(&checkout, setup::Purpose::Test),
         Task::Components(arguments) => components::run(&checkout, &arguments),
+        Task::Declarations(arguments) => declarations::run(&checkout, &arguments),
         Task::Demo(arguments) => demo::run(&checkout, &arguments),
         Task::Bench(arguments) => bench::run(checkout, &arguments),
         Task::Test(arguments) => test::run(&checkout, &arguments),

@@ -15,7 +15,8 @@ use crate::checkout::Checkout;
 use crate::components::TARGET;
 use crate::shell;
 
-/// Something that must be there: a program's name or a file's path, and the Debian package that has it.
+/// Something that must be there: a program's name, a file's path or a module of the system's Python, and the Debian
+/// package that has it.
 struct Need {
     what: &'static str,
     package: &'static str,
@@ -46,6 +47,9 @@ const TESTS: &[Need] = &[
     need("mawk", "mawk"),
     need("original-awk", "original-awk"),
     need("ps", "procps"),
+    need("python3", "python3"),
+    // What makes an environment with pip in it: samples in other languages are built by tools from there.
+    need(PIP, "python3-venv"),
     need("script", "bsdutils"),
     need("setpriv", "util-linux"),
     need("strace", "strace"),
@@ -53,6 +57,9 @@ const TESTS: &[Need] = &[
     need("unshare", "util-linux"),
     need("zsh", "zsh"),
 ];
+
+/// The module that puts pip into a new environment.
+const PIP: &str = "module ensurepip";
 
 /// What is going to be done.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -91,8 +98,13 @@ pub fn run(checkout: &Checkout, purpose: Purpose) -> Result<()> {
     target(checkout)
 }
 
-/// Whether a program is in PATH or where system programs are, or a file exists.
+/// Whether a program is in PATH or where system programs are, a file exists, or Python has a module.
 fn there(what: &str) -> bool {
+    if let Some(module) = what.strip_prefix("module ") {
+        let import = format!("import {module}");
+        let mut python = shell::command("python3", ["-c", &import]);
+        return python.output().is_ok_and(|ran| ran.status.success());
+    }
     if what.starts_with('/') {
         return Path::new(what).exists();
     }

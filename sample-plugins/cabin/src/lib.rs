@@ -22,6 +22,9 @@ struct Config {
     endpoint: String,
     /// A placeholder: egress puts the token in its place.
     token: String,
+    /// Labels of the administrator's own, on every room beside the host's.
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
 }
 
 /// What is told again: which room.
@@ -86,7 +89,8 @@ impl Provider for Cabin {
                 "additionalProperties": false,
                 "properties": {
                     "endpoint": { "type": "string", "format": "endpoint" },
-                    "token": { "type": "string", "format": "secret" }
+                    "token": { "type": "string", "format": "secret" },
+                    "labels": { "type": "object", "additionalProperties": { "type": "string" } }
                 }
             }))
             .credential(TOKEN, [header("authorization", "Bearer {}")], [API])
@@ -115,9 +119,42 @@ impl Provider for Cabin {
             .build()
     }
 
+    fn check_config(c: Call<Config>, mut config: Value) -> Result<Value> {
+        let taken: Vec<FieldViolation> = c
+            .labels
+            .keys()
+            .filter(|name| name.starts_with("leasehold-"))
+            .map(|name| {
+                let pointer = format!("/labels/{}", name.replace('~', "~0").replace('/', "~1"));
+                violation(
+                    pointer,
+                    "begins with leasehold-, as the host's own do: choose another name",
+                )
+            })
+            .collect();
+        if !taken.is_empty() {
+            return Err(Error::invalid_config(taken));
+        }
+        if !c.labels.is_empty() {
+            let trimmed = c.labels.iter().map(|(name, value)| (name, value.trim()));
+            config["labels"] = json!(trimmed.collect::<BTreeMap<_, _>>());
+        }
+        Ok(config)
+    }
+
     fn probe(c: Call<Config>) -> Result<Vec<Finding>> {
-        let asked = rooms(&c).map(|rooms| format!("the API answers, with {} rooms", rooms.len()));
-        Ok(vec![finding("reach", asked)])
+        let answers = info("reach", "the API answers");
+        Ok(match rooms(&c) {
+            Ok(rooms) => {
+                let seen = format!("the token is good; there are {} rooms", rooms.len());
+                vec![answers, info("authenticate", seen)]
+            }
+            // Whoever refuses the token was reached.
+            Err(error) if matches!(error.code, Code::Unauthenticated | Code::PermissionDenied) => {
+                vec![answers, finding("authenticate", Err::<String, _>(error))]
+            }
+            Err(error) => vec![finding("reach", Err::<String, _>(error))],
+        })
     }
 
     fn acquire(c: Call<Config>, _ttl: Option<u32>) -> Result<Acquired<Handle>> {
@@ -127,7 +164,12 @@ impl Provider for Cabin {
         if let Some(room) = rooms(&c)?.into_iter().find(|room| room.name == name) {
             return Ok(lease_of(room));
         }
-        let body = json!({ "name": name, "labels": c.labels() });
+        let mut labels = c.labels.clone();
+        labels.extend(
+            c.label_pairs()
+                .map(|(key, value)| (key.to_owned(), value.to_owned())),
+        );
+        let body = json!({ "name": name, "labels": labels });
         let made: Room = api(&c, "POST", "/rooms").json(body).send(&[201])?.json()?;
         Ok(lease_of(made))
     }

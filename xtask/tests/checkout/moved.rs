@@ -1,14 +1,10 @@
 //! Same source, same digest: components do not tell where they were built.
 
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking, also in what it calls"
-)]
-
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
+
+use crate::{copy, root, target};
 
 /// The two that people install, and one that brings the whole standard library.
 const GUESTS: [&str; 2] = ["null", "ssh"];
@@ -34,24 +30,6 @@ fn build(root: &Path, target: &Path) -> Vec<Vec<u8>> {
         .to_vec()
 }
 
-/// Copies the sources, and nothing that was built or that git keeps.
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("mkdir");
-    for entry in fs::read_dir(from).expect("lists") {
-        let entry = entry.expect("an entry");
-        let kind = entry.file_type().expect("a type");
-        let target = to.join(entry.file_name());
-        if entry.file_name() == ".git" || entry.file_name() == "target" {
-            continue;
-        }
-        if kind.is_dir() {
-            copy(&entry.path(), &target);
-        } else if kind.is_file() {
-            fs::copy(entry.path(), &target).expect("copies");
-        }
-    }
-}
-
 /// Whether `needle` stands anywhere in `hay`.
 fn contains(hay: &[u8], needle: &str) -> bool {
     hay.windows(needle.len()).any(|w| w == needle.as_bytes())
@@ -59,16 +37,7 @@ fn contains(hay: &[u8], needle: &str) -> bool {
 
 #[test]
 fn a_moved_checkout_builds_the_same_bytes_and_no_path_of_the_machine_is_in_them() {
-    // What was built may come from another checkout that shares its target directory.
-    let root = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this");
-    let root = PathBuf::from(root);
-    let root = root
-        .parent()
-        .expect("a parent")
-        .canonicalize()
-        .expect("is there");
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| root.join("target"), |target| root.join(target));
+    let (root, target) = (root(), target());
     let here = build(&root, &target);
 
     let elsewhere = tempfile::tempdir().expect("a directory");
