@@ -107,8 +107,8 @@ pub(crate) fn parse(engine: &Engine, bytes: &[u8]) -> Result<(), Result<Incompat
             wanted: "the component model's async".to_owned(),
             have: "plain functions and resources (WASI 0.2)".to_owned(),
             hint: Some(
-                "JavaScript: `jco componentize --backend qjs --backend-qjs-disable-async`; elsewhere \
-                 build without async exports and imports"
+                "JavaScript: `componentize-qjs --sync`, or `jco componentize --backend qjs \
+                 --backend-qjs-disable-async`; elsewhere build without async exports and imports"
                     .to_owned(),
             ),
             causes: Vec::new(),

@@ -74,15 +74,90 @@ async fn async_built_ins_are_refused_with_the_flag_that_turns_them_off() {
 }
 
 #[tokio::test]
+async fn javascript_that_was_built_with_async_is_refused_with_the_flags_of_both_tools() {
+    let error = refused(guest!("cabin-js-async")).await;
+    let InstallError::Incompatible(misfit) = &error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(misfit.wanted, "the component model's async");
+    let told = error.to_string();
+    for flag in ["componentize-qjs --sync", "--backend-qjs-disable-async"] {
+        assert!(told.contains(flag), "{flag}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn each_language_is_taken_with_what_its_engine_imports_and_asks_for_the_same() {
+    let mut asked = Vec::new();
+    for name in ["cabin", "cabin-js", "cabin-py"] {
+        let prepared = runtime(|_| {}).prepare(guest!(name)).await.unwrap();
+        assert_eq!(prepared.capabilities.names(), ["execution"], "{name}");
+        let imports = |name: &str| {
+            prepared
+                .imports
+                .iter()
+                .any(|import| import.starts_with(name))
+        };
+        // What an engine might reach for is there and empty; what the provider reaches for is ours.
+        assert!(
+            imports("leasehold:provider/http"),
+            "{name}: {:?}",
+            prepared.imports
+        );
+        for of_engines in ["wasi:filesystem/preopens", "wasi:clocks/wall-clock"] {
+            assert_eq!(imports(of_engines), name != "cabin", "{name} {of_engines}");
+        }
+        let mut manifest = (*prepared.manifest).clone();
+        assert_eq!(std::mem::take(&mut manifest.key), name);
+        manifest.title.clear();
+        asked.push((name, manifest));
+    }
+    for (name, manifest) in &asked[1..] {
+        assert_eq!(*manifest, asked[0].1, "{name} and Rust");
+    }
+}
+
+#[tokio::test]
 async fn an_import_of_ours_with_other_types_is_refused_with_the_whole_cause() {
     let component = wat::parse_str(
-        r#"(component (import "leasehold:provider/host@0.1.0" (instance
-             (export "remaining" (func (result string))))))"#,
+        r#"(component
+             (import "leasehold:provider/host@0.1.0" (instance (export "remaining" (func (result string)))))
+             (instance $lifecycle)
+             (export "leasehold:provider/lifecycle@0.1.0" (instance $lifecycle)))"#,
     )
     .unwrap();
-    // It has no lifecycle either; the export is asked for first.
     let error = refused(component.into()).await;
-    assert!(matches!(error, InstallError::Incompatible(_)), "{error:?}");
+    let InstallError::Incompatible(misfit) = &error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(misfit.import, "leasehold:provider/host@0.1.0");
+    // From the outermost to what is wrong: the function, what the component has there, and what the host has.
+    let told = error.to_string();
+    for words in [
+        "matching implementation was not found",
+        "`remaining`",
+        "`string`",
+        "`u32`",
+    ] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    assert!(misfit.causes.len() >= 3, "{:?}", misfit.causes);
+}
+
+#[tokio::test]
+async fn an_export_of_ours_without_a_function_is_refused_with_its_name() {
+    let component = wat::parse_str(
+        r#"(component
+             (instance $lifecycle)
+             (export "leasehold:provider/lifecycle@0.1.0" (instance $lifecycle)))"#,
+    )
+    .unwrap();
+    let error = refused(component.into()).await;
+    let InstallError::Incompatible(misfit) = &error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(misfit.import, "leasehold:provider/lifecycle@0.1.0");
+    assert!(error.to_string().contains("describe"), "{error}");
 }
 
 #[tokio::test]
