@@ -36,7 +36,10 @@ pub struct Ran {
 }
 
 /// Where cargo puts what it builds for this profile.
-fn built() -> PathBuf {
+///
+/// # Panics
+/// When this program lies nowhere.
+pub fn built() -> PathBuf {
     let test = std::env::current_exe().expect("a path");
     test.ancestors()
         .nth(2)
@@ -67,8 +70,7 @@ impl Server {
     /// As [`Server::start`], with further flags for `serve`.
     pub fn start_with(arguments: &[&str]) -> Option<Server> {
         let mut server = Server::new(arguments)?;
-        server.spawn();
-        server.wait_ready();
+        server.begin();
         Some(server)
     }
 
@@ -99,6 +101,30 @@ impl Server {
             child: None,
             port: 0,
         })
+    }
+
+    /// One that was never started, with all that another one has, which does not run.
+    ///
+    /// # Panics
+    /// When the other runs, or cannot be copied.
+    pub fn copy_of(other: &Server, arguments: &[&str]) -> Option<Server> {
+        assert!(
+            other.child.is_none(),
+            "only what stands still can be copied"
+        );
+        let server = Server::new(arguments)?;
+        let mut copy = Command::new("cp");
+        copy.arg("-a")
+            .arg(other.path().join("."))
+            .arg(server.path());
+        assert!(copy.status().expect("cp runs").success(), "it is copied");
+        Some(server)
+    }
+
+    /// Starts it, and waits until it serves.
+    pub fn begin(&mut self) {
+        self.spawn();
+        self.wait_ready();
     }
 
     /// Its folder, with `data`, `config` and `log` in it.
@@ -262,8 +288,7 @@ impl Server {
     /// `kill -9`, then a start, until it serves again.
     pub fn restart(&mut self) {
         self.kill();
-        self.spawn();
-        self.wait_ready();
+        self.begin();
     }
 
     /// Runs a command of the client to its end.

@@ -29,6 +29,8 @@ pub enum Fault {
     Down,
     /// Nothing is removed, whatever is answered.
     KeepRooms,
+    /// A list of rooms has another name than it should.
+    Strange,
 }
 
 /// A request as it came.
@@ -282,7 +284,12 @@ fn answer(shared: &Shared, heard: &Heard, parts: &[&str]) -> (u16, Value) {
     match (heard.method.as_str(), parts) {
         ("GET", ["rooms"]) => {
             let rooms: Vec<Value> = state.rooms.iter().map(shown).collect();
-            (200, json!({ "rooms": rooms }))
+            let name = if state.fault == Fault::Strange {
+                "chambers"
+            } else {
+                "rooms"
+            };
+            (200, json!({ name: rooms }))
         }
         ("POST", ["rooms"]) => {
             let name = asked["name"].as_str().unwrap_or_default();

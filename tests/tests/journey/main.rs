@@ -7,4 +7,5 @@
 )]
 
 mod documented;
+mod languages;
 mod walk;

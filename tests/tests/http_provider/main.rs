@@ -1,0 +1,213 @@
+//! Providers over HTTP in a running server: the cabin provider in each language, and a room server that remembers all it
+//! was sent.
+//!
+//! The token is a canary: it must stand in its site toward the room server and nowhere else. What a component does that
+//! wants more, a hostile one shows; what one that is wrong does, the cabin gone astray.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking, also in what it calls"
+)]
+
+mod astray;
+mod languages;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use leasehold_parts::{Fault, Rooms, skipped};
+use leasehold_tests::canary::{Canaries, contains, files_below};
+use leasehold_tests::http::{Answer, text};
+use leasehold_tests::server::{Server, component};
+use serde_json::{Value, json};
+
+const TOKEN: &str = "canary-Token-5e1f90aa7c";
+const PAYLOAD: &str = "canary-Payload-77b0d2";
+const API: &str = "cabin";
+
+/// A server, a room server, and an environment of it.
+struct House {
+    server: Server,
+    rooms: Rooms,
+    provider: String,
+    token: Value,
+    environment: String,
+    _installed: Arc<Server>,
+}
+
+/// A server that has this provider, granted, and stands still. The tests that want it at the same time share it: a component
+/// of Python takes many seconds to compile.
+fn installed(provider: &str) -> Option<Arc<Server>> {
+    static SHARED: Mutex<BTreeMap<String, Weak<Server>>> = Mutex::new(BTreeMap::new());
+    if component(provider).is_none() {
+        skipped("`cargo xtask components`");
+        return None;
+    }
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(there) = shared.get(provider).and_then(Weak::upgrade) {
+        return Some(there);
+    }
+    let mut server = Server::start()?;
+    server.install(provider).expect(201);
+    server.signal(rustix::process::Signal::TERM);
+    assert!(server.wait_end().success(), "{}", server.log());
+    let server = Arc::new(server);
+    shared.insert(provider.to_owned(), Arc::downgrade(&server));
+    Some(server)
+}
+
+impl House {
+    /// One of the cabin provider.
+    fn new() -> Option<House> {
+        House::of(API, TOKEN)
+    }
+
+    /// One of this provider, where the environment has this token, whether it is good or not.
+    fn of(provider: &str, token: &str) -> Option<House> {
+        let installed = installed(provider)?;
+        let mut server = Server::copy_of(&installed, &["--log-level", "trace"])?;
+        server.begin();
+        let rooms = Rooms::start(TOKEN).expect("a room server");
+        let mut house = House {
+            _installed: installed,
+            token: server.secret("token", token),
+            provider: provider.to_owned(),
+            environment: String::new(),
+            server,
+            rooms,
+        };
+        house.environment = text(&house.draft("rooms", &json!({})).expect(201)["id"]);
+        Some(house)
+    }
+
+    /// A draft of this name, with these labels of the administrator's own.
+    fn written(&self, name: &str, labels: &Value) -> Value {
+        let payload = self.server.secret(&format!("payload of {name}"), PAYLOAD);
+        json!({
+            "name": name, "driver": "sandbox", "provider": self.provider,
+            "config": { "endpoint": self.rooms.url(), "token": self.token, "labels": labels },
+            "envVars": { "PAYLOAD": payload },
+        })
+    }
+
+    /// Asks for an environment as it is written.
+    fn draft(&self, name: &str, labels: &Value) -> Answer {
+        self.server.environment(&self.written(name, labels))
+    }
+
+    /// What the provider's own probe finds, as step, severity and message: of a draft, which is never leased.
+    fn probe(&self, name: &str, labels: &Value) -> (Value, Vec<[String; 3]>) {
+        let company = self.server.company();
+        let path = format!("/api/companies/{company}/environments/probe-config");
+        let draft = self.written(name, labels);
+        let probed = self.server.call("POST", &path, Some(&draft)).expect(200);
+        let findings = probed["details"]["findings"].as_array().cloned();
+        let told = findings
+            .iter()
+            .flatten()
+            .map(|one| ["step", "severity", "message"].map(|part| text(&one[part])))
+            .collect();
+        (probed, told)
+    }
+
+    fn acquire(&self) -> Value {
+        self.server.acquire(&self.environment).expect(201)
+    }
+
+    /// Requests that would change something, as method and path.
+    fn acts(&self) -> Vec<String> {
+        let heard = self.rooms.heard();
+        heard
+            .iter()
+            .filter(|one| one.method != "GET")
+            .map(|one| format!("{} {}", one.method, one.path))
+            .collect()
+    }
+
+    /// The token is nowhere in what the server keeps: database, log, cache.
+    fn keeps_no_secret(&self) {
+        let canaries = Canaries::new(vec![("token", TOKEN.into()), ("payload", PAYLOAD.into())]);
+        let kept = files_below(self.server.path());
+        let log = kept
+            .iter()
+            .any(|(path, bytes)| path.ends_with("log") && contains(bytes, b"\"DEBUG\""));
+        assert!(log, "the log is looked at, at its most talkative");
+        canaries.absent_from(&kept);
+    }
+}
+
+#[test]
+fn a_release_is_believed_only_once_the_host_itself_finds_the_room_gone() {
+    let Some(house) = House::new() else { return };
+    let id = text(&house.acquire()["id"]);
+    house.rooms.set_fault(Fault::KeepRooms);
+    let waiting = house.server.release(&id);
+    assert_eq!(waiting["status"], "pending_cleanup", "{waiting}");
+    assert!(
+        text(&waiting["failureReason"]).contains("room-1"),
+        "{waiting}"
+    );
+    house.rooms.set_fault(Fault::None);
+    house.server.wait_lease(&id, "released");
+    assert_eq!(house.rooms.rooms(), Vec::<String>::new());
+}
+
+#[test]
+fn a_component_that_wants_somebody_elses_room_or_the_token_elsewhere_gets_neither() {
+    let Some(house) = House::new() else { return };
+    let server = &house.server;
+    let theirs = house.rooms.make_room("theirs");
+    server.install("hostile-room-thief").expect(201);
+    let reference = server.secret("stolen", TOKEN);
+    for how in ["room", "body", "url", "header", "label", "origin"] {
+        let draft = json!({
+            "name": how, "driver": "sandbox", "provider": "hostile-room-thief",
+            "config": {
+                "endpoint": house.rooms.url(), "token": reference, "room": theirs, "how": how,
+            },
+        });
+        let environment = text(&server.environment(&draft).expect(201)["id"]);
+        let before = house.rooms.heard().len();
+        let refused = server.acquire(&environment);
+        assert_eq!(refused.code(), "egress_denied", "{how}: {}", refused.body);
+        assert_eq!(house.rooms.heard().len(), before, "{how}: nothing was sent");
+    }
+    assert_eq!(house.rooms.rooms(), [theirs.as_str()]);
+    // With a room of its own, after it journalled somebody else's, it has no more right to that one.
+    let draft = json!({
+        "name": "release", "driver": "sandbox", "provider": "hostile-room-thief",
+        "config": {
+            "endpoint": house.rooms.url(), "token": reference, "room": theirs, "how": "release",
+        },
+    });
+    let environment = text(&server.environment(&draft).expect(201)["id"]);
+    let lease = server.acquire(&environment).expect(201);
+    assert_eq!(lease["proof"], "claimed", "it has no checks: {lease}");
+    let waiting = server.release(&text(&lease["id"]));
+    assert_eq!(waiting["status"], "pending_cleanup", "{waiting}");
+    let why = text(&waiting["failureReason"]);
+    assert!(why.contains("this lease's own"), "{waiting}");
+    assert!(house.rooms.rooms().contains(&theirs));
+    house.keeps_no_secret();
+}
+
+#[test]
+fn an_address_that_is_none_is_not_saved() {
+    let Some(house) = House::new() else { return };
+    let token = house.server.secret("another", TOKEN);
+    for url in [
+        "http://user:pw@127.0.0.1/",
+        "unix:///run/x.sock",
+        "http://127.0.0.1/?a=b",
+    ] {
+        let draft = json!({
+            "name": url.len().to_string(), "driver": "sandbox", "provider": API,
+            "config": { "endpoint": url, "token": token },
+        });
+        let refused = house.server.environment(&draft);
+        assert_eq!(refused.status, 422, "{}", refused.body);
+        let pointer = &refused.json()["details"]["violations"][0]["pointer"];
+        assert_eq!(pointer, "/config/endpoint", "{}", refused.body);
+    }
+}
