@@ -31,6 +31,8 @@ pub enum Fault {
     KeepRooms,
     /// A list of rooms has another name than it should.
     Strange,
+    /// Requests with this method are answered with this status, and told to wait for seven seconds.
+    Refuse(&'static str, u16),
 }
 
 /// A request as it came.
@@ -243,10 +245,14 @@ fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
         {
             return run_in(shared, room, run, &mut to);
         }
-        let (status, mut body) = if authorised {
-            answer(shared, &heard, &parts)
-        } else {
-            (401, json!({ "error": "who are you" }))
+        let mut extra = String::new();
+        let (status, mut body) = match fault {
+            _ if !authorised => (401, json!({ "error": "who are you" })),
+            Fault::Refuse(method, status) if heard.method == method => {
+                extra = "retry-after: 7\r\n".to_owned();
+                (status, json!({ "error": "not now" }))
+            }
+            _ => answer(shared, &heard, &parts),
         };
         if fault == Fault::LoseCreate && heard.method == "POST" && parts == ["rooms"] {
             let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
@@ -256,7 +262,6 @@ fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
             }
             return Ok(());
         }
-        let mut extra = String::new();
         if fault == Fault::Echo {
             let said = heard.header("authorization");
             extra = format!("x-echo: {said}\r\n");

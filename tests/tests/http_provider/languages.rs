@@ -30,6 +30,7 @@ in_each_language! {
     a_backend_that_gives_the_token_back_gives_it_to_nobody
     a_token_that_is_wrong_is_said_to_be_and_nothing_is_made
     what_the_schema_cannot_check_the_provider_does
+    each_status_of_a_backend_means_the_same_whoever_asked
     a_backend_that_is_down_keeps_the_lease_waiting_in_sight_until_it_is_up
     killed_while_a_room_is_made_the_server_finds_it_again_and_there_are_never_two
     a_room_whose_making_was_never_answered_is_found_by_its_label_and_removed
@@ -215,6 +216,50 @@ fn what_the_schema_cannot_check_the_provider_does(provider: &str) {
         .expect("a room was asked for");
     let made: Value = serde_json::from_slice(&made.body).expect("JSON");
     assert_eq!(made["labels"]["team"], "blue", "{made}");
+}
+
+fn each_status_of_a_backend_means_the_same_whoever_asked(provider: &str) {
+    let Some(house) = House::of(provider, TOKEN) else {
+        return;
+    };
+    // A request that changes nothing, and one that may have made a room: of that one nobody can tell after a 500.
+    for (method, status, code) in [
+        ("GET", 401, "target_unauthenticated"),
+        ("GET", 402, "quota_exceeded"),
+        ("GET", 403, "egress_denied"),
+        ("GET", 405, "unsupported"),
+        ("GET", 409, "failed_precondition"),
+        ("GET", 412, "failed_precondition"),
+        ("GET", 418, "provider_failed"),
+        ("GET", 423, "busy"),
+        ("GET", 425, "target_unavailable"),
+        ("GET", 429, "rate_limited"),
+        ("GET", 501, "unsupported"),
+        ("GET", 408, "target_unavailable"),
+        ("GET", 500, "target_unavailable"),
+        ("GET", 503, "target_unavailable"),
+        ("GET", 507, "quota_exceeded"),
+        ("POST", 503, "target_unavailable"),
+        ("POST", 500, "outcome_unknown"),
+        ("POST", 408, "outcome_unknown"),
+    ] {
+        house.rooms.set_fault(Fault::Refuse(method, status));
+        let refused = house.server.acquire(&house.environment);
+        assert_eq!(refused.code(), code, "{method} {status}: {}", refused.body);
+        let said = format!("{method} {}/rooms answered {status}: ", house.rooms.url());
+        assert!(
+            text(&refused.json()["error"]).contains(&said),
+            "{}",
+            refused.body
+        );
+        // Who says how long to wait is believed.
+        assert!(
+            refused.head.contains("retry-after: 7\r\n"),
+            "{}",
+            refused.head
+        );
+        house.rooms.set_fault(Fault::None);
+    }
 }
 
 fn a_backend_that_is_down_keeps_the_lease_waiting_in_sight_until_it_is_up(provider: &str) {
