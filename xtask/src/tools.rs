@@ -83,7 +83,7 @@ impl Tools {
         let mut npm = self.node()?;
         npm.arg(self.wheel()?.join("lib/node_modules/npm/bin/npm-cli.js"))
             .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
-            .args(["--loglevel", "error", "--cache"])
+            .args(["--update-notifier=false", "--loglevel", "error", "--cache"])
             .arg(&cache)
             .current_dir(&javascript);
         shell::run(&mut npm)?;
