@@ -36,6 +36,8 @@ impl Tools {
     pub fn install(checkout: &Checkout) -> Result<Tools> {
         let digest = digest(checkout)?;
         let all = checkout.target.join("tools");
+        // What is installed writes down where it is: by that name it must be found later, too.
+        let all = all.canonicalize().unwrap_or(all);
         let folder = all.join(digest.get(..16).unwrap_or(&digest));
         let tools = Tools { folder, digest };
         if tools.are_there() {
@@ -121,8 +123,11 @@ impl Tools {
     pub fn componentize_py(&self, empty: &Path) -> Result<Command> {
         fs::create_dir_all(empty.join("lib/python3/site-packages"))
             .with_context(|| format!("{} cannot be made", empty.display()))?;
-        let mut command = isolated(self.folder.join("bin/componentize-py"));
-        command.env("VIRTUAL_ENV", empty);
+        let mut command = isolated(self.folder.join("bin/python"));
+        // Its own script names the folder in which it was installed, which may have been moved since.
+        command
+            .args(["-c", "import componentize_py; componentize_py.script()"])
+            .env("VIRTUAL_ENV", empty);
         Ok(command)
     }
 
