@@ -1,8 +1,10 @@
 //! What the SDKs tell editors about the contract is what the contract says.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::process::Command;
 
-use crate::tools_are_there;
+use crate::{root, tools_are_there};
 
 #[test]
 fn the_declarations_for_javascript_and_python_are_those_of_the_contract() {
@@ -18,4 +20,25 @@ fn the_declarations_for_javascript_and_python_are_those_of_the_contract() {
         "{}",
         String::from_utf8_lossy(&looked.stderr)
     );
+}
+
+/// The names of the values that a module exports.
+fn exported(text: &str) -> BTreeSet<String> {
+    let lines = text.lines().filter_map(|line| {
+        let named = line
+            .strip_prefix("export function ")
+            .or_else(|| line.strip_prefix("export const "))?;
+        let end = named.find(|c: char| !c.is_ascii_alphanumeric())?;
+        Some(named[..end].to_owned())
+    });
+    lines.collect()
+}
+
+#[test]
+fn all_that_the_sdk_of_javascript_offers_is_declared_and_nothing_else() {
+    let sdk = root().join("sdk/javascript");
+    let read = |name: &str| fs::read_to_string(sdk.join(name)).expect("reads");
+    let offered = exported(&read("provider.js"));
+    assert!(offered.contains("manifest"), "{offered:?}");
+    assert_eq!(offered, exported(&read("provider.d.ts")));
 }
