@@ -28,7 +28,7 @@ __all__ = [
 
 
 def Limits(*, memory_mib: int = 64, cpu: int = 1000, exchanges: int = 64, body_mib: int = 8) -> lifecycle.Limits:
-    """The most that one call needs; `cpu` in milliseconds. Python itself needs some 20 MiB."""
+    """The most that one call needs; `cpu` in milliseconds."""
     return lifecycle.Limits(memory_mib, cpu, exchanges, body_mib)
 
 
