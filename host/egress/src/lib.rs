@@ -10,6 +10,7 @@
 //! - `remote` is what runs on the target: a constant bootstrap, scripts, the supervisor of commands, the finder
 //!   of processes. `files` moves trees. `call` and `session` are the door itself.
 //! - `rules` says what of a request goes out and what of its answer comes back; `web` is the door to it.
+//! - `engine` is the policy that stands in front of container engines, and says which of them are reached.
 //! - `http` is the wire of requests ([`Transport`]): which origins and addresses there are, connections and their pools,
 //!   one exchange. `duplex` makes processes of forwarded ports, upgraded connections and WebSockets.
 //!
@@ -20,6 +21,7 @@ mod channel;
 mod connect;
 mod dial;
 mod duplex;
+mod engine;
 mod error;
 mod files;
 mod gate;
@@ -42,9 +44,11 @@ use std::sync::Arc;
 
 use leasehold_contract::{Egress, Error};
 
+pub use engine::{HostRoots, ROOT};
 pub use http::{
     Answer, AnswerBody, Body, Bounds, Destination, Dialler, Host, HttpSettings, Lines, Origin,
-    OriginPattern, Parsed, PoolKey, Resolver, Scheme, Stream, System, TlsSettings, Transport, Wire,
+    OriginPattern, Parsed, PoolKey, Resolver, Scheme, Stream, System, TlsSettings, Transport,
+    UnixPeer, Wire,
 };
 pub use pool::PoolScope;
 pub use rules::{

@@ -16,6 +16,11 @@ impl<T: Zeroize> Secret<T> {
     pub fn expose(&self) -> &T {
         &self.0
     }
+
+    /// The value, to be written into.
+    pub(crate) fn expose_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
 }
 
 impl<T: Zeroize + Default> Secret<T> {

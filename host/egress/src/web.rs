@@ -13,7 +13,7 @@ use leasehold_contract::{
 };
 
 use crate::call::{At, CallGate};
-use crate::http::{Answer, Bounds, Lines, PoolKey, Transport, Wire};
+use crate::http::{Answer, Bounds, Destination, Lines, PoolKey, Transport, Wire};
 use crate::rules::{Effect, Expects, Form, Found, Judged, Rules, Seen, Sink};
 use crate::scope::{Action, HttpScope};
 
@@ -91,6 +91,28 @@ impl Web {
         };
         // Of a lease that is over, nothing is on record as let through.
         let judged = judged.and_then(|judged| self.gate.open(&at.name).map(|()| judged));
+        let scope = &self.gate.scope;
+        let pool = PoolKey {
+            company: scope.company.clone(),
+            plugin_revision: scope.plugin_revision.clone(),
+            secret_version: scope.secret_version.clone(),
+            fresh: scope.fresh,
+        };
+        let bounds = Bounds {
+            total: request.timeout,
+            body: None,
+            lasting: form == Form::Download,
+            closed: scope.lease.as_ref().map(|lease| lease.closed.clone()),
+        };
+        let judged = match judged {
+            Ok(judged) => {
+                let (to, plain) = (&judged.wire.destination, judged.plain.as_deref());
+                self.no_engine(http, (&pool, &bounds), &at, to, plain)
+                    .await
+                    .map(|()| judged)
+            }
+            Err(error) => Err(error),
+        };
         let (judged, refused) = match judged {
             Ok(judged) => (Some(judged), None),
             Err(error) => (None, Some(error)),
@@ -101,32 +123,45 @@ impl Web {
         self.gate
             .enter(&at, action, Some(&about.what), refused, acts, makes)
             .await?;
-        let Some(Judged { wire, expects }) = judged else {
+        let Some(Judged { wire, expects, .. }) = judged else {
             return Err(Error::new(
                 Code::Internal,
                 "a refusal let a request through",
             ));
         };
-        let scope = &self.gate.scope;
         Ok(Ready {
             transport: &http.transport,
             sink: http.sink.as_ref(),
             rules,
             wire,
             expects,
-            pool: PoolKey {
-                company: scope.company.clone(),
-                plugin_revision: scope.plugin_revision.clone(),
-                secret_version: scope.secret_version.clone(),
-                fresh: scope.fresh,
-            },
-            bounds: Bounds {
-                total: request.timeout,
-                body: None,
-                lasting: form == Form::Download,
-                closed: scope.lease.as_ref().map(|lease| lease.closed.clone()),
-            },
+            pool,
+            bounds,
         })
+    }
+
+    /// Refuses what would command a container engine without its policy. `plain`: the path that a plain endpoint begins at.
+    async fn no_engine(
+        &self,
+        http: &HttpScope,
+        (pool, bounds): (&PoolKey, &Bounds),
+        at: &At,
+        to: &Destination,
+        plain: Option<&str>,
+    ) -> Result<(), Error> {
+        let Some(base) = plain else { return Ok(()) };
+        // The question is the host's own, and on record before it is asked, as anything is.
+        let record = self.gate.enter(
+            at,
+            Action::HttpRead,
+            Some("GET /version"),
+            None,
+            false,
+            false,
+        );
+        http.transport
+            .refuse_engine(pool, to, base, bounds, record)
+            .await
     }
 
     /// See `http.send`.

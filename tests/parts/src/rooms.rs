@@ -74,6 +74,7 @@ struct State {
     rooms: Vec<Room>,
     made: usize,
     heard: Vec<Heard>,
+    asked: Vec<Heard>,
     fault: Fault,
 }
 
@@ -138,9 +139,14 @@ impl Rooms {
         self.shared.state().fault = fault;
     }
 
-    /// Every request so far.
+    /// Every request so far that a component sent, or a check of it.
     pub fn heard(&self) -> Vec<Heard> {
         self.shared.state().heard.clone()
+    }
+
+    /// Every request of the host's own that asked whether a container engine is here.
+    pub fn asked(&self) -> Vec<Heard> {
+        self.shared.state().asked.clone()
     }
 
     /// The ids of the rooms that are there.
@@ -235,6 +241,12 @@ fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
         let fault = shared.state().fault;
         if fault == Fault::Down {
             return Ok(());
+        }
+        if heard.path.ends_with("/version") {
+            // The host looks whether a container engine is here: it is not what the component sent.
+            shared.state().asked.push(heard);
+            write!(to, "HTTP/1.1 404 Said\r\ncontent-length: 0\r\n\r\n")?;
+            continue;
         }
         shared.state().heard.push(heard.clone());
         let path = heard.path.clone();

@@ -32,12 +32,13 @@ use bytes::Bytes;
 use leasehold_contract::{Code, Duplex, Error, NoStream, Piece};
 use tokio_util::sync::CancellationToken;
 
+use crate::engine::Likeness;
 use crate::pool::PoolScope;
 use crate::secret::Secret;
 
 pub use answer::{Answer, AnswerBody, Lines};
 pub use origin::{Host, Origin, OriginPattern, Parsed, Scheme};
-pub use reach::{Dialler, Resolver, Stream, System};
+pub use reach::{Dialler, Resolver, Stream, System, UnixPeer};
 pub use settings::HttpSettings;
 pub use tls::TlsSettings;
 
@@ -69,6 +70,8 @@ pub struct Destination {
     pub tls: Option<Arc<TlsSettings>>,
     /// The socket that `origin` stands in for ([`Origin::stand_in`]).
     pub unix: Option<PathBuf>,
+    /// A container engine: whose it is decides whether it is reached at all ([`HostRoots`](crate::HostRoots)).
+    pub engine: bool,
 }
 
 /// A request's body.
@@ -122,6 +125,7 @@ impl fmt::Display for Destination {
 #[derive(Clone)]
 pub struct Transport {
     pools: Arc<pool::Pools>,
+    likeness: Arc<Likeness>,
 }
 
 impl fmt::Debug for Transport {
@@ -144,6 +148,7 @@ impl Transport {
     ) -> Transport {
         Transport {
             pools: pool::Pools::new(settings, reach::Reach { resolver, dialler }),
+            likeness: Arc::default(),
         }
     }
 
@@ -176,6 +181,24 @@ impl Transport {
             ));
         }
         Ok(Answer::of(begun, &self.pools, bounds))
+    }
+
+    /// Refuses a plain endpoint behind which a container engine is: asked once for each destination and identity, and again
+    /// after a while. `base` is the path that the endpoint begins at; `record` writes down that it is asked, before.
+    ///
+    /// # Errors
+    /// `permission-denied`, or that of `record`; that nobody answers is none.
+    pub(crate) async fn refuse_engine(
+        &self,
+        pool: &PoolKey,
+        to: &Destination,
+        base: &str,
+        bounds: &Bounds,
+        record: impl Future<Output = Result<(), Error>> + Send,
+    ) -> Result<(), Error> {
+        self.likeness
+            .check(self, pool, to, base, bounds, record)
+            .await
     }
 
     /// HTTP/1.1 Upgrade to `protocol`, on a connection of its own.

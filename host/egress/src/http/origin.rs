@@ -154,6 +154,14 @@ impl Origin {
         }
     }
 
+    /// Whether it is written as one of this machine: what a name leads to is looked at when it is dialled.
+    pub(crate) fn may_be_loopback(&self) -> bool {
+        match &self.host {
+            Host::Ip(ip) => ip.to_canonical().is_loopback(),
+            Host::Name(name) => name == "localhost" || name.ends_with(".localhost"),
+        }
+    }
+
     /// Host, and port where it is not the scheme's own: the Host header.
     pub fn authority(&self) -> String {
         if self.port == self.scheme.port() {

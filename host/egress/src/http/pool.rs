@@ -32,8 +32,9 @@ struct Key {
     company: String,
     plugin_revision: String,
     secret_version: String,
-    /// Origin or socket, and whether it was typed: what was dialled for the one is not what the other may reach.
-    destination: (String, bool),
+    /// Origin or socket, whether it was typed, and whether it is an engine: what was dialled for the one is not what the
+    /// other may reach.
+    destination: (String, bool, bool),
     tls: Option<String>,
 }
 
@@ -192,7 +193,7 @@ impl Pools {
             company: pool.company.clone(),
             plugin_revision: pool.plugin_revision.clone(),
             secret_version: pool.secret_version.clone(),
-            destination: (to.to_string(), to.typed),
+            destination: (to.to_string(), to.typed, to.engine),
             tls: to.tls.as_ref().map(|tls| tls.fingerprint.clone()),
         };
         let room = lock(&self.rooms)

@@ -1,10 +1,14 @@
 //! Reaches a destination: resolves its name once, checks every address, dials the ones checked, and shakes hands.
 //!
+//! A socket is opened component by component, through no symbolic link, and what was opened is what is connected to. An
+//! engine that is root on this machine is connected to, where the kernel says so only then, and gets no byte.
+//!
 //! Resolver and dialler are traits so that a test can see that nothing was asked and nothing was dialled.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Component, Path};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use leasehold_contract::{Code, Error};
+use rustix::fs::{FileType, Mode, OFlags, fstat, open, openat};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -25,6 +30,7 @@ use super::settings::HttpSettings;
 use super::tls::{TlsSettings, inside, refused};
 use super::{Destination, Wire};
 use crate::dial::{first, unreached};
+use crate::engine::{self, Owners};
 use crate::error::{failed, unavailable};
 
 /// Bytes both ways to a peer.
@@ -43,8 +49,18 @@ pub trait Resolver: Send + Sync + 'static {
 pub trait Dialler: Send + Sync + 'static {
     /// To this address, which was checked.
     async fn tcp(&self, address: SocketAddr) -> io::Result<Box<dyn Stream>>;
-    /// To this socket, which an administrator typed.
-    async fn unix(&self, socket: &Path) -> io::Result<Box<dyn Stream>>;
+    /// To this socket, which an administrator typed; nothing is written.
+    async fn unix(&self, socket: &Path) -> io::Result<UnixPeer>;
+}
+
+/// A connection to a Unix socket, and whose it is.
+pub struct UnixPeer {
+    /// The connection.
+    pub stream: Box<dyn Stream>,
+    /// The user id that the socket's file belongs to.
+    pub file: u32,
+    /// The user id of the process that listens.
+    pub peer: u32,
 }
 
 /// The operating system's resolver and sockets.
@@ -71,9 +87,43 @@ impl Dialler for System {
         Ok(Box::new(stream))
     }
 
-    async fn unix(&self, socket: &Path) -> io::Result<Box<dyn Stream>> {
-        Ok(Box::new(UnixStream::connect(socket).await?))
+    async fn unix(&self, socket: &Path) -> io::Result<UnixPeer> {
+        let (opened, file) = open_socket(socket)?;
+        // Whatever stands at the path by now: this leads to what was opened.
+        let stream = UnixStream::connect(format!("/proc/self/fd/{}", opened.as_raw_fd())).await?;
+        let peer = stream.peer_cred()?.uid();
+        Ok(UnixPeer {
+            stream: Box::new(stream),
+            file,
+            peer,
+        })
     }
+}
+
+/// Opens a socket by its path, through no symbolic link, without connecting to it; and the user that it belongs to.
+fn open_socket(path: &Path) -> io::Result<(OwnedFd, u32)> {
+    const FLAGS: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+    let mut at = open("/", FLAGS, Mode::empty())?;
+    for part in path.components().skip_while(|c| *c == Component::RootDir) {
+        let Component::Normal(name) = part else {
+            return Err(io::Error::other("the path is not in its one spelling"));
+        };
+        at = openat(&at, name, FLAGS, Mode::empty())?;
+        if FileType::from_raw_mode(fstat(&at)?.st_mode) == FileType::Symlink {
+            return Err(io::Error::other(match std::fs::canonicalize(path) {
+                Ok(real) => format!(
+                    "a symbolic link lies on the way to it; its real path is {}",
+                    real.display()
+                ),
+                Err(_) => "a symbolic link lies on the way to it; write its real path".to_owned(),
+            }));
+        }
+    }
+    let found = fstat(&at)?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
+        return Err(io::Error::other("it is not a socket"));
+    }
+    Ok((at, found.st_uid))
 }
 
 /// A peer that vanished is noticed within two minutes, also where nobody writes for hours.
@@ -113,7 +163,7 @@ impl Reach {
         settings: &HttpSettings,
     ) -> Result<Reached, Error> {
         let name = to.to_string();
-        let (stream, local) = timeout(settings.connect, self.connect(to, secret, &name))
+        let (stream, local) = timeout(settings.connect, self.connect(to, secret, &name, settings))
             .await
             .map_err(|_| {
                 unavailable(
@@ -155,7 +205,9 @@ impl Reach {
         to: &Destination,
         secret: bool,
         name: &str,
+        settings: &HttpSettings,
     ) -> Result<(Box<dyn Stream>, bool), Error> {
+        let may_be_root = settings.host_roots.allow(to);
         if let Some(socket) = &to.unix {
             if !to.typed {
                 return Err(failed(
@@ -164,7 +216,14 @@ impl Reach {
                     "a Unix socket is reached only as an endpoint that an administrator typed",
                 ));
             }
-            let stream = self.dialler.unix(socket).await.map_err(|e| {
+            if !to.engine {
+                return Err(failed(
+                    Code::PermissionDenied,
+                    name,
+                    "a Unix socket is reached only as a container engine, behind the engine policy",
+                ));
+            }
+            let UnixPeer { stream, file, peer } = self.dialler.unix(socket).await.map_err(|e| {
                 unavailable(
                     name,
                     format_args!(
@@ -172,9 +231,24 @@ impl Reach {
                     ),
                 )
             })?;
+            let own = rustix::process::geteuid().as_raw();
+            if let Some(whose) = (Owners { file, peer }).host_root(own)
+                && !may_be_root
+            {
+                let what = engine::refusal(to, whose);
+                return Err(failed(Code::PermissionDenied, name, what));
+            }
             return Ok((stream, true));
         }
         let addresses = self.addresses(to, secret, name).await?;
+        if to.engine && !may_be_root && addresses.iter().any(|at| engine::is_this_machine(at.ip()))
+        {
+            let what = engine::refusal(
+                to,
+                "this machine, and over TCP nobody can say to which user",
+            );
+            return Err(failed(Code::PermissionDenied, name, what));
+        }
         let local = addresses.iter().all(|at| is_loopback(at.ip()));
         let dialler = self.dialler.clone();
         let stream = first(addresses, move |at| {
@@ -227,16 +301,21 @@ impl Reach {
     }
 }
 
-/// Refuses a secret in plain to anything but this machine.
+/// Refuses a secret in plain, and a word to an engine, to anything but this machine.
 pub(super) fn plain(to: &Destination, secret: bool, local: bool, name: &str) -> Result<(), Error> {
-    if secret && to.origin.scheme == Scheme::Http && to.unix.is_none() && !local {
-        return Err(failed(
-            Code::PermissionDenied,
-            name,
-            "a secret is not sent over plain http:// to another machine; use https://",
-        ));
+    if to.origin.scheme != Scheme::Http || to.unix.is_some() || local {
+        return Ok(());
     }
-    Ok(())
+    let what = match (to.engine, secret) {
+        (true, _) => "a container engine of another machine is not commanded over plain http://",
+        (false, true) => "a secret is not sent over plain http:// to another machine",
+        (false, false) => return Ok(()),
+    };
+    Err(failed(
+        Code::PermissionDenied,
+        name,
+        format_args!("{what}; use https://"),
+    ))
 }
 
 async fn secure(

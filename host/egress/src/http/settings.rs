@@ -1,13 +1,15 @@
-//! Deadlines and caps of HTTP, each with its reason.
+//! Deadlines and caps of HTTP, each with its reason, and the engines that may be root on this machine.
 
 use std::time::Duration;
+
+use crate::engine::HostRoots;
 
 /// The largest body that is buffered, either way.
 pub const BUFFERED: usize = 8 * 1024 * 1024;
 /// The longest line of an answer that is read by lines.
 pub const LINE: usize = 1024 * 1024;
 
-/// How long the wire waits and how much it takes.
+/// How long the wire waits, how much it takes, and which engines it reaches.
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
     /// For looking a name up and reaching an address, all of them together.
@@ -37,6 +39,8 @@ pub struct HttpSettings {
     pub trusted: Duration,
     /// Between pings of a WebSocket; after three without a word back it is lost.
     pub ping: Duration,
+    /// The container engines that may be root on this machine: no other one is reached.
+    pub host_roots: HostRoots,
 }
 
 impl Default for HttpSettings {
@@ -55,6 +59,7 @@ impl Default for HttpSettings {
             keep: Duration::from_secs(60),
             trusted: Duration::from_secs(3),
             ping: Duration::from_secs(20),
+            host_roots: HostRoots::default(),
         }
     }
 }

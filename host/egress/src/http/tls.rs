@@ -32,6 +32,11 @@ impl std::fmt::Debug for TlsSettings {
 }
 
 impl TlsSettings {
+    /// Tells two of them apart.
+    pub(crate) fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
     /// Trusts `ca` (PEM, one or more certificates; none: the system's) and shows `identity`: a certificate chain and its
     /// key, both PEM.
     ///

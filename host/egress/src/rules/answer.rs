@@ -14,6 +14,7 @@ use super::json::{self, Pointer, Step, Stopped, Token as Json};
 use super::operations::Effect;
 use super::tokens::{Purpose, Token, Tokens};
 use super::{Expects, Minting, Rules};
+use crate::engine::{self, Answer};
 use crate::error::quote;
 use crate::secret::Secret;
 
@@ -69,6 +70,10 @@ impl Rules {
         let HttpResponse { head, body } = response;
         self.identity(expects, &head)?;
         let good = (200..300).contains(&head.status);
+        let body = match &expects.answer {
+            Answer::Owned(key, value) if good => own(expects, &body, key, value)?,
+            Answer::Owned(..) | Answer::AsItIs | Answer::WholeId => body,
+        };
         let mut reading = Reading::default();
         if expects.reads_the_body() {
             let text = match &body {
@@ -247,6 +252,17 @@ impl Rules {
     }
 }
 
+/// Of a list of containers, those that are the lease's.
+fn own(expects: &Expects, body: &Content, key: &str, value: &str) -> Result<Content, Error> {
+    let text = match body {
+        Content::Text(text) => text.as_str(),
+        Content::None | Content::Bytes(_) => "",
+    };
+    engine::owned_containers(text, key, value)
+        .map(Content::Text)
+        .map_err(|what| unreadable(expects, &what))
+}
+
 fn unreadable(expects: &Expects, what: &str) -> Error {
     let code = if expects.effect.acts() {
         Code::OutcomeUnknown
@@ -267,6 +283,9 @@ fn made(expects: &Expects, id: Option<String>) -> Result<Option<Found>, Error> {
         Effect::Reads | Effect::Acts | Effect::Shared => return Ok(None),
     };
     match id {
+        Some(id) if expects.answer == Answer::WholeId && !engine::is_whole_id(&id) => Err(
+            unreadable(expects, "the engine's id is not 64 hexadecimal digits"),
+        ),
         Some(id) if is_resource_id(&id) => Ok(Some(found(id))),
         Some(_) => Err(unreadable(
             expects,

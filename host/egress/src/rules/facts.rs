@@ -7,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use leasehold_contract::{Code, Credential, Error, Grant, Mint, Operation};
 
+use crate::engine::engine_url;
 use crate::http::{Destination, Parsed, Scheme, TlsSettings};
 use crate::secret::Secret;
 
@@ -95,6 +96,36 @@ impl Endpoint {
                 typed,
                 tls,
                 unix: None,
+                engine: false,
+            },
+        })
+    }
+
+    /// The endpoint of a container engine as somebody wrote it: `unix:///path`, `https://host:port`, or `http://` of this
+    /// machine.
+    ///
+    /// # Errors
+    /// `invalid-config`, naming what such a URL must not have.
+    pub fn engine(
+        url: &str,
+        typed: bool,
+        tls: Option<Arc<TlsSettings>>,
+    ) -> Result<Endpoint, Error> {
+        let wrong = |what: String| Error::new(Code::InvalidConfig, format!("the URL {what}"));
+        let (unix, origin) = engine_url(url).map_err(wrong)?.into_parts();
+        if tls.is_some() && origin.scheme != Scheme::Https {
+            return Err(wrong(
+                "is not https://, and ca and client certificate are for TLS; leave them out".into(),
+            ));
+        }
+        Ok(Endpoint {
+            url: origin.to_string(),
+            destination: Destination {
+                origin,
+                typed,
+                tls,
+                unix,
+                engine: true,
             },
         })
     }

@@ -6,6 +6,7 @@
 //!
 //! - `request` judges, by `path` and `operations`, which say what is let through; `sites` puts credentials into headers, `body` payloads
 //!   into JSON, `watch` keeps credentials out of streams;
+//! - what goes to a container engine is judged by its policy (`crate::engine`) last;
 //! - `answer` takes ids and minted values out of answers; `finder` removes what is left of any value;
 //! - `tokens` is the table of placeholders, `json` the reader of both directions, `facts` what comes from outside.
 //!
@@ -16,7 +17,7 @@ mod answer;
 mod body;
 mod facts;
 mod finder;
-mod json;
+pub(crate) mod json;
 mod operations;
 mod path;
 mod request;
@@ -29,11 +30,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use leasehold_contract::{Code, Error, Mint};
 
+use crate::engine;
 use crate::http::{Destination, OriginPattern, Wire};
 use crate::scope::{LeaseScope, Payloads, Reach};
 
 use operations::Declared;
-use path::{Names, Path, Template};
+use path::{Path, Template};
 use tokens::{Purpose, Token, Tokens};
 
 pub use facts::{
@@ -42,6 +44,8 @@ pub use facts::{
 
 pub(crate) use answer::{Found, Seen};
 pub(crate) use operations::{Effect, Form};
+pub(crate) use path::{Names, encode, unescape};
+pub(crate) use sites::Headers;
 
 /// The label by which the host knows what is its own.
 pub(crate) const OWNER: &str = "leasehold-owner";
@@ -59,7 +63,7 @@ pub(crate) struct Rules {
     endpoints: Vec<Place>,
     users: BTreeMap<String, String>,
     lease: bool,
-    owner: Option<String>,
+    owner: Option<engine::Owner>,
     known: Mutex<Known>,
 }
 
@@ -98,6 +102,8 @@ pub(crate) struct About {
 pub(crate) struct Judged {
     pub(crate) wire: Wire,
     pub(crate) expects: Expects,
+    /// Of a plain endpoint, the path that it begins at: no container engine may be there.
+    pub(crate) plain: Option<String>,
 }
 
 /// What the answer to a request is read for.
@@ -109,6 +115,8 @@ pub(crate) struct Expects {
     mints: Vec<usize>,
     /// What of them is kept: pointer and name.
     keep: Vec<(String, String)>,
+    /// What of it the engine policy takes out or looks at.
+    answer: engine::Answer,
     /// Method and URL, for messages.
     name: String,
 }
@@ -180,7 +188,7 @@ impl Rules {
             endpoints,
             users: facts.users.clone(),
             lease: lease.is_some(),
-            owner: lease.map(|lease| lease.owner_label.clone()),
+            owner: lease.map(|lease| engine::Owner::of(lease, OWNER)),
             known: Mutex::new(Known {
                 names: Names {
                     resource: facts.resource.clone(),

@@ -31,7 +31,7 @@ impl Form {
         matches!(self, Form::Upgrade | Form::WebSocket)
     }
 
-    fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Form::Send => "http.send",
             Form::Open => "http.open",

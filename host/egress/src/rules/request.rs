@@ -9,7 +9,8 @@ use super::operations::{self, Asked, Effect, Form};
 use super::path::{self, Path};
 use super::sites::{self, Toward};
 use super::tokens::Tokens;
-use super::{About, Expects, Judged, OWNER, Place, Rules, body, split};
+use super::{About, Expects, Judged, Place, Rules, body, split};
+use crate::engine;
 use crate::error::quote;
 use crate::http::{Body, Destination, Origin, Parsed, Wire};
 use crate::scope::Reach;
@@ -77,7 +78,8 @@ impl Rules {
         };
         let written = path.written();
         about.what = format!("{method} {}", quote(written.as_bytes()));
-        let target = match queried(query, &request.query)? {
+        let query = queried(query, &request.query)?;
+        let target = match &query {
             Some(query) => format!("{written}?{query}"),
             None => written,
         };
@@ -92,17 +94,30 @@ impl Rules {
             .collect();
         tokens.refuse(values.as_bytes(), "the URL")?;
 
+        let at = |place: &&Place| place.destination.origin == origin;
+        // Where an engine is, no plain endpoint beside it leads around its policy.
+        let engine = self
+            .endpoints
+            .iter()
+            .filter(at)
+            .any(|place| place.destination.engine);
         let here: Vec<(&Place, &[String])> = self
             .endpoints
             .iter()
-            .filter(|place| place.destination.origin == origin)
+            .filter(at)
+            .filter(|place| place.destination.engine == engine)
             .filter_map(|place| Some((place, path.below(&place.base)?)))
             .collect();
+        if let Some((place, _)) = here.first() {
+            about.target = place.destination.to_string();
+        }
         let ask = Ask {
             request,
             method,
             form,
             target,
+            query,
+            engine,
             tokens: &tokens,
             name: format!("{} {}", about.what, about.target),
         };
@@ -116,12 +131,25 @@ impl Rules {
             about.pointer.clone_from(&place.pointer);
             match self.permit(place, below, &ask) {
                 Ok((effect, mut headers)) => {
-                    let filled = self.body(pieces, &ask, &effect, &mut headers)?;
+                    let mut target = ask.target.clone();
+                    let mut answer = engine::Answer::AsItIs;
+                    let filled = if engine {
+                        let policy = self.policy(below, &ask, &effect)?;
+                        policy.look(&request.body, form == Form::Upload)?;
+                        let mut filled = self.body(pieces, &ask, &effect, &mut headers)?;
+                        filled.body = policy.body(filled.body)?;
+                        headers = policy.headers(headers)?;
+                        target.clone_from(&policy.target);
+                        answer = policy.answer();
+                        filled
+                    } else {
+                        self.body(pieces, &ask, &effect, &mut headers)?
+                    };
                     return Ok(Judged {
                         wire: Wire {
                             destination: place.destination.clone(),
                             method: method.to_owned(),
-                            target: ask.target,
+                            target,
                             carries_secret: headers.secret || filled.secret,
                             headers: headers.all,
                             body: filled.body,
@@ -130,8 +158,10 @@ impl Rules {
                             effect,
                             mints,
                             keep,
+                            answer,
                             name: ask.name,
                         },
+                        plain: (!engine).then(|| place.base.written()),
                     });
                 }
                 Err(error) => first = first.or(Some((place.pointer.clone(), error))),
@@ -184,6 +214,27 @@ impl Rules {
         Ok((effect, headers))
     }
 
+    /// What the engine policy says to a request that an operation lets through.
+    fn policy(
+        &self,
+        path: &[String],
+        ask: &Ask<'_>,
+        effect: &Effect,
+    ) -> Result<engine::Allowed<'_>, Error> {
+        let names = self.known().names.clone();
+        engine::judge(
+            &engine::Asked {
+                method: ask.method,
+                path,
+                query: ask.query.as_deref(),
+                form: ask.form,
+                effect,
+                names: &names,
+            },
+            self.owner.as_ref(),
+        )
+    }
+
     fn body(
         &self,
         pieces: Vec<Piece>,
@@ -221,11 +272,11 @@ impl Rules {
             Effect::Reads | Effect::Acts | Effect::Shared => None,
         };
         let owner = match (labels, &self.owner) {
-            (Some(labels), Some(value)) => Some(body::OwnerLabel {
-                labels,
-                key: OWNER,
-                value,
-            }),
+            // To an engine the host writes all labels itself.
+            (Some(labels), Some(owner)) if !ask.engine => {
+                let (key, value) = owner.label();
+                Some(body::OwnerLabel { labels, key, value })
+            }
             _ => None,
         };
         body::buffered(
@@ -273,6 +324,7 @@ impl Rules {
                     typed: false,
                     tls: None,
                     unix: None,
+                    engine: false,
                 },
                 method: ask.method.to_owned(),
                 target: ask.target,
@@ -284,8 +336,10 @@ impl Rules {
                 effect: Effect::Reads,
                 mints: Vec::new(),
                 keep: Vec::new(),
+                answer: engine::Answer::AsItIs,
                 name: ask.name,
             },
+            plain: None,
         })
     }
 
@@ -393,6 +447,9 @@ struct Ask<'a> {
     method: &'a str,
     form: Form,
     target: String,
+    query: Option<String>,
+    /// It goes to a container engine.
+    engine: bool,
     tokens: &'a Tokens,
     name: String,
 }

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use leasehold_contract::{Code, Error};
 use leasehold_egress::{
-    Destination, Dialler, Host, Origin, OriginPattern, Parsed, Resolver, Stream, Transport, Wire,
+    Destination, Dialler, Host, HostRoots, HttpSettings, Origin, OriginPattern, Parsed, Resolver,
+    Stream, Transport, UnixPeer, Wire,
 };
 
 use crate::server::{ask, bounds, pool, reply, serve, settings, wire};
@@ -36,7 +37,7 @@ impl Dialler for Ledger {
         Err(io::ErrorKind::ConnectionRefused.into())
     }
 
-    async fn unix(&self, _socket: &Path) -> io::Result<Box<dyn Stream>> {
+    async fn unix(&self, _socket: &Path) -> io::Result<UnixPeer> {
         Err(io::ErrorKind::NotFound.into())
     }
 }
@@ -420,7 +421,7 @@ fn a_pattern_covers_its_origin_or_one_or_more_labels_below_it_and_nothing_else()
 #[tokio::test]
 async fn a_socket_is_reached_behind_its_stand_in_which_no_resolver_sees() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("engine.sock");
+    let path = dir.path().canonicalize().unwrap().join("engine.sock");
     let listener = tokio::net::UnixListener::bind(&path).unwrap();
     tokio::spawn(async move {
         loop {
@@ -439,13 +440,18 @@ async fn a_socket_is_reached_behind_its_stand_in_which_no_resolver_sees() {
         typed,
         tls: None,
         unix: Some(path.clone()),
+        engine: true,
     };
     let request = |typed| Wire {
         destination: to(typed),
         carries_secret: true,
         ..wire("GET", &format!("{origin}/version"))
     };
-    let transport = crate::server::transport();
+    // Whoever runs this test made the socket, and runs what is behind it.
+    let transport = Transport::new(HttpSettings {
+        host_roots: HostRoots::of(&[path.to_str().unwrap()]).unwrap(),
+        ..settings()
+    });
     let answer = ask(&transport, request(true)).await.unwrap();
     assert_eq!(answer, (200, "localhost /version".to_owned()));
     // Not as what a pattern covers.

@@ -10,6 +10,10 @@
 mod bodies;
 mod deadlines;
 mod destinations;
+mod engine_dock;
+mod engine_likeness;
+mod engine_policy;
+mod engine_sockets;
 mod heads;
 mod pools;
 mod rules_echo;

@@ -190,6 +190,7 @@ pub fn typed(url: &str) -> Destination {
         typed: true,
         tls: None,
         unix: None,
+        engine: false,
     }
 }
 

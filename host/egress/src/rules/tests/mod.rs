@@ -42,6 +42,7 @@ fn endpoint(url: &str, typed: bool) -> Endpoint {
             typed,
             tls: None,
             unix: None,
+            engine: false,
         },
     }
 }
