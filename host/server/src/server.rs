@@ -150,6 +150,7 @@ async fn serve_until(
         data_dir: data,
         component_bytes: settings.limits.component,
         plugins: settings.plugins.clone(),
+        host_roots: settings.host_roots.clone(),
     };
     let opened = tokio::select! {
         biased;

@@ -17,6 +17,7 @@ use super::errors::ApiError;
 use super::time::Time;
 use crate::access::{Caller, roles};
 use crate::app::App;
+use crate::service::Service;
 
 /// An environment. Who does not manage the server sees `config` and `envVars` empty and no metadata.
 #[derive(Debug, Serialize, ToSchema)]
@@ -44,6 +45,8 @@ pub struct EnvironmentView<'a> {
     /// What the client put there.
     #[schema(value_type = Option<Object>)]
     metadata: Option<&'a Map<String, Value>>,
+    /// What people must know who lease it, each a sentence: that its container engine is root on this machine.
+    warnings: Vec<String>,
     /// Rises with every change.
     revision: i64,
     /// Rises with every change of what is leased, and with no other.
@@ -67,7 +70,7 @@ impl Serialize for Shown<'_> {
 
 impl<'a> EnvironmentView<'a> {
     /// As a caller sees it; `whole` for those who manage.
-    pub fn of(row: &'a Environment, whole: bool) -> EnvironmentView<'a> {
+    pub fn of(row: &'a Environment, whole: bool, service: &Service) -> EnvironmentView<'a> {
         EnvironmentView {
             id: &row.id,
             company_id: &row.company_id,
@@ -79,6 +82,7 @@ impl<'a> EnvironmentView<'a> {
             config: Shown(whole.then_some(&row.config)),
             env_vars: Shown(whole.then_some(&row.env_vars)),
             metadata: row.metadata.as_ref().filter(|_| whole),
+            warnings: service.warnings(&row.config, &row.endpoints),
             revision: row.revision,
             target_revision: row.target_revision,
             created_at: row.created_at.into(),
@@ -339,8 +343,8 @@ async fn list(
 ) -> Result<axum::response::Response, ApiError> {
     roles::read(&caller, &company, "company", &company)?;
     let filter = filter(query)?;
-    let rows = app
-        .service()?
+    let service = app.service()?;
+    let rows = service
         .authority()
         .environments()
         .list(&company, &filter)
@@ -348,7 +352,7 @@ async fn list(
     let whole = roles::manages(&caller);
     let views: Vec<_> = rows
         .iter()
-        .map(|row| EnvironmentView::of(row, whole))
+        .map(|row| EnvironmentView::of(row, whole, service))
         .collect();
     Ok(axum::response::IntoResponse::into_response(axum::Json(
         views,
@@ -373,13 +377,13 @@ async fn create(
     let row = service
         .create_environment(&caller, &company, body.try_into()?)
         .await?;
-    Ok(view(StatusCode::CREATED, &row))
+    Ok(view(StatusCode::CREATED, &row, service))
 }
 
-fn view(status: StatusCode, row: &Environment) -> axum::response::Response {
+fn view(status: StatusCode, row: &Environment, service: &Service) -> axum::response::Response {
     axum::response::IntoResponse::into_response((
         status,
-        axum::Json(EnvironmentView::of(row, true)),
+        axum::Json(EnvironmentView::of(row, true, service)),
     ))
 }
 
@@ -393,7 +397,8 @@ async fn get(
     Id(id): Id,
 ) -> Result<axum::response::Response, ApiError> {
     let row = readable(&app, &caller, &id).await?;
-    let view = EnvironmentView::of(&row, roles::manages(&caller));
+    let service = app.service()?;
+    let view = EnvironmentView::of(&row, roles::manages(&caller), service);
     Ok(axum::response::IntoResponse::into_response(axum::Json(
         view,
     )))
@@ -413,11 +418,11 @@ async fn update(
     Json(body): Json<EnvironmentPatchBody>,
 ) -> Result<axum::response::Response, ApiError> {
     roles::manage(&caller)?;
-    let row = app
-        .service()?
+    let service = app.service()?;
+    let row = service
         .update_environment(&caller, &id, body.try_into()?)
         .await?;
-    Ok(view(StatusCode::OK, &row))
+    Ok(view(StatusCode::OK, &row, service))
 }
 
 /// Delete an environment
@@ -432,13 +437,13 @@ async fn delete(
     Id(id): Id,
 ) -> Result<axum::response::Response, ApiError> {
     roles::manage(&caller)?;
-    let row = app
-        .service()?
+    let service = app.service()?;
+    let row = service
         .authority()
         .environments()
         .delete(&caller, &id)
         .await?;
-    Ok(view(StatusCode::OK, &row))
+    Ok(view(StatusCode::OK, &row, service))
 }
 
 /// Tell what deleting an environment would touch

@@ -19,7 +19,13 @@ const ENVIRONMENT: &[Column] = &[
     ("STATUS", "status"),
     ("UPDATED", "updatedAt"),
     ("DESCRIPTION", "description"),
+    ("WARNINGS", "warnings"),
 ];
+
+/// What a list shows of each; warnings stand below it.
+fn columns() -> &'static [Column] {
+    &ENVIRONMENT[..ENVIRONMENT.len() - 1]
+}
 
 /// `env …`
 #[derive(Debug, Subcommand)]
@@ -77,6 +83,19 @@ pub enum EnvCommand {
         #[arg(long)]
         port: Option<u16>,
     },
+}
+
+/// Tells below a list what people must know of one of it.
+fn warn(out: &Output, environment: &Value) -> Result<(), CliError> {
+    if out.is_json() {
+        return Ok(());
+    }
+    let name = plain(environment["name"].as_str().unwrap_or_default());
+    for warning in environment["warnings"].as_array().into_iter().flatten() {
+        let line = format!("{name}: {}\n", plain(warning.as_str().unwrap_or_default()));
+        super::output::write_all(line.as_bytes())?;
+    }
+    Ok(())
 }
 
 /// The id of an environment that is named by id or name.
@@ -146,7 +165,11 @@ impl EnvCommand {
                         mark = '&';
                     }
                 }
-                out.list(&client.get(&path).await?, ENVIRONMENT)?;
+                let all = client.get(&path).await?;
+                out.list(&all, columns())?;
+                for one in all.as_array().into_iter().flatten() {
+                    warn(out, one)?;
+                }
             }
             EnvCommand::Get { env, company } => {
                 let id = environment_id(client, &company, &env).await?;

@@ -200,7 +200,12 @@ impl Service {
             effective: granted.map(|(_, granted)| granted.grant.below(self.catalog().ceiling())),
             narrowed: granted
                 .map(|(current, granted)| {
-                    narrowing::of_grant(&current.manifest, &granted.grant, self.catalog().ceiling())
+                    narrowing::of_grant(
+                        &current.manifest,
+                        &granted.grant,
+                        self.catalog().ceiling(),
+                        self.host_roots(),
+                    )
                 })
                 .unwrap_or_default(),
             health: self

@@ -71,6 +71,8 @@ pub(crate) struct Kind {
     pub(crate) trial: bool,
     /// The host's id of the command, in `execution.start`.
     pub(crate) execution: Option<String>,
+    /// The backend's id of what the host itself looks at, in a check.
+    pub(crate) looked_at: Option<String>,
     /// The work that is told of as this call's progress, where it is not that of its lease.
     pub(crate) told_as: Option<String>,
     pub(crate) payloads: Payloads,
@@ -87,6 +89,7 @@ impl Kind {
             deadline_is_ours: true,
             trial: false,
             execution: None,
+            looked_at: None,
             told_as: None,
             payloads: Payloads::none(),
         }
@@ -125,7 +128,14 @@ pub(crate) async fn prepare(
         None => (None, Vec::new()),
         Some(web) => {
             let (http, kept) = web
-                .scope(&ways.http, authority, lease, kind.acquiring, &placeholders)
+                .scope(
+                    &ways.http,
+                    authority,
+                    lease,
+                    kind.acquiring,
+                    kind.looked_at.as_deref(),
+                    &placeholders,
+                )
                 .await?;
             (Some(http), kept)
         }

@@ -87,6 +87,7 @@ impl Service {
         for check in of(context, claim) {
             let mut kind = Kind::new(Purpose::Reconcile, Reach::Read, READ);
             kind.fresh = true;
+            kind.looked_at = Some(resource.to_owned());
             let call = self.call(context, Some(for_lease), kind).await?;
             let failed = |error| ServiceError::Provider {
                 what: format!("looking at {resource} of {}", lease.id),

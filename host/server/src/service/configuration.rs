@@ -2,7 +2,7 @@
 //! component may see of it.
 //!
 //! A provider's JSON Schema is checked here, before any call, and so are the host's own formats (`ssh-target`,
-//! `endpoint`, `registry`, `secret`), whose inside the provider does not describe. This room never resolves a secret and never calls a
+//! `endpoint`, `engine-endpoint`, `registry`, `secret`), whose inside the provider does not describe. This room never resolves a secret and never calls a
 //! component. Invariant: what [`stand_ins`] gives to `check-config` and what [`put_back`] takes from it hold no
 //! secret and no way to move a target.
 
@@ -21,7 +21,7 @@ pub enum Format {
     Secret,
     /// A URL that may be called.
     Endpoint,
-    /// A container engine; refused while there is no policy for engines.
+    /// A container engine, behind the engine policy.
     EngineEndpoint,
     /// A container registry: server, user name and password in one object.
     Registry,
@@ -164,7 +164,7 @@ pub fn check(schema: &Value, config: &Value) -> Result<(), Vec<FieldViolation>> 
     // Of an endpoint it speaks of the URL.
     for field in fields
         .iter()
-        .filter(|field| field.format == Format::Endpoint)
+        .filter(|field| matches!(field.format, Format::Endpoint | Format::EngineEndpoint))
     {
         if let Some(value) = shown.pointer_mut(&field.pointer)
             && let Some(url) = value.get("url").filter(|url| url.is_string()).cloned()
@@ -188,10 +188,7 @@ pub fn check(schema: &Value, config: &Value) -> Result<(), Vec<FieldViolation>> 
         let wrong = match field.format {
             Format::Endpoint => endpoints::check(value),
             Format::Registry => endpoints::check_registry(value),
-            Format::EngineEndpoint => vec![FieldViolation {
-                pointer: String::new(),
-                message: "is a container engine: this version has no policy for engines, and reaches none without it".to_owned(),
-            }],
+            Format::EngineEndpoint => endpoints::check_engine(value),
             Format::SshTarget | Format::Secret => Vec::new(),
         };
         violations.extend(wrong.into_iter().map(|v| FieldViolation {
@@ -239,12 +236,13 @@ pub fn secret_uses(
                     destinations,
                 });
             }
-            Format::Endpoint => uses.extend(endpoints::secret_uses(&field.pointer, value)),
+            Format::Endpoint | Format::EngineEndpoint => {
+                uses.extend(endpoints::secret_uses(&field.pointer, value));
+            }
             Format::Registry => {
                 let (_, to) = rights(credentials, &field.pointer, &all, config);
                 uses.extend(endpoints::registry_uses(&field.pointer, value, to));
             }
-            Format::EngineEndpoint => {}
         }
     }
     if violations.is_empty() {
@@ -559,17 +557,26 @@ mod tests {
     }
 
     #[test]
-    fn a_container_engine_is_refused_with_the_reason() {
+    fn a_container_engine_is_a_field_of_its_own_whose_key_goes_to_it_alone() {
         let schema = json!({
             "type": "object",
             "properties": { "engine": { "type": "string", "format": "engine-endpoint" } }
         });
         let config = json!({ "engine": "unix:///run/podman/podman.sock" });
-        let wrong = check(&schema, &config).expect_err("no policy");
-        assert_eq!(wrong[0].pointer, "/engine");
-        assert!(
-            wrong[0].message.contains("no policy for engines"),
-            "{wrong:?}"
+        check(&schema, &config).expect("a socket");
+        assert_eq!(typed_endpoints(&schema, &config), ["/engine"]);
+        let wrong = check(&schema, &json!({ "engine": "unix:///run/../x.sock" }));
+        assert_eq!(
+            wrong.expect_err("a path of one spelling")[0].pointer,
+            "/engine"
         );
+        let key = json!({ "type": "secret_ref", "secretId": "sec_1", "version": "latest" });
+        let config = json!({ "engine": {
+            "url": "https://engine.example:2376/", "clientCertificate": "x", "clientKey": key
+        } });
+        check(&schema, &config).expect("an engine over TLS");
+        let uses = secret_uses(&schema, &[], &config).expect("well-formed");
+        assert_eq!(uses[0].pointer, "/engine/clientKey");
+        assert_eq!(uses[0].destinations, ["https://engine.example:2376"]);
     }
 }

@@ -277,7 +277,7 @@ pub(crate) fn component_view(
             Format::Secret => Value::String(String::new()),
             Format::Endpoint => endpoints::reduced(value),
             Format::Registry => endpoints::reduced_registry(value),
-            Format::EngineEndpoint => Value::Null,
+            Format::EngineEndpoint => endpoints::reduced_engine(value),
         });
     renew_placeholders(schema, &mut view)?;
     Ok(view)
@@ -351,14 +351,20 @@ impl Found {
                 }
                 Err(wrong) => return wrong,
             },
-            Format::Endpoint => match endpoints::resolve(value, typed.contains(&pointer)) {
-                Ok(endpoint) => {
-                    let key = value.get("clientKey").and_then(Value::as_str);
-                    self.hidden.extend(key.map(str::to_owned));
-                    self.endpoints.insert(pointer, endpoint);
+            Format::Endpoint | Format::EngineEndpoint => {
+                let resolve = match field.format {
+                    Format::EngineEndpoint => endpoints::resolve_engine,
+                    _ => endpoints::resolve,
+                };
+                match resolve(value, typed.contains(&pointer)) {
+                    Ok(endpoint) => {
+                        let key = value.get("clientKey").and_then(Value::as_str);
+                        self.hidden.extend(key.map(str::to_owned));
+                        self.endpoints.insert(pointer, endpoint);
+                    }
+                    Err(wrong) => return vec![wrong],
                 }
-                Err(wrong) => return vec![wrong],
-            },
+            }
             Format::Registry => {
                 if let Some(credential) = endpoints::resolve_registry(value) {
                     let password = value.get("password").and_then(Value::as_str);
@@ -373,7 +379,6 @@ impl Found {
                         .push((pointer, Held::Text(Secret::new(text.to_owned()))));
                 }
             }
-            Format::EngineEndpoint => {}
         }
         Vec::new()
     }

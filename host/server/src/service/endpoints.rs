@@ -1,11 +1,14 @@
-//! Fields of format `endpoint` and `registry`: what an administrator may write, what secrets stand inside, and what a
+//! Fields of format `endpoint`, `engine-endpoint` and `registry`: what an administrator may write, what secrets stand inside, and what a
 //! component sees of it.
 //!
-//! An endpoint is a URL, or `{url, ca, clientCertificate, clientKey}`; a registry is `{server, username, password, realm}`.
+//! An endpoint is a URL, or `{url, ca, clientCertificate, clientKey}`, and so is an engine's, whose URL may be `unix:///path`; a
+//! registry is `{server, username, password, realm}`.
 //! Nothing is resolved or reached here. Invariant (P8): what a component sees holds no key and no certificate.
 
+use std::sync::Arc;
+
 use leasehold_authority::SecretUse;
-use leasehold_contract::FieldViolation;
+use leasehold_contract::{Error, FieldViolation};
 use leasehold_egress::{Endpoint, Secret, TlsSettings, Value as CredentialValue};
 use serde_json::{Map, Value, json};
 
@@ -61,6 +64,15 @@ pub(crate) fn reduced(value: &Value) -> Value {
     }
 }
 
+/// What a component sees of a container engine: the URL, or the origin that stands in for its socket.
+pub(crate) fn reduced_engine(value: &Value) -> Value {
+    match url_of(value).map(|url| Endpoint::engine(url, true, None)) {
+        Some(Ok(endpoint)) => endpoint.url.into(),
+        // It was checked when it was saved.
+        Some(Err(_)) | None => Value::Null,
+    }
+}
+
 /// What a component sees of a registry: no password; a placeholder is put there for each call.
 pub(crate) fn reduced_registry(value: &Value) -> Value {
     let mut seen = Map::new();
@@ -99,8 +111,27 @@ fn check_parts(value: &Value, known: &[(&str, Kept)], wrong: &mut Vec<FieldViola
     }
 }
 
+/// How a URL becomes an endpoint.
+type Read = fn(&str, bool, Option<Arc<TlsSettings>>) -> Result<Endpoint, Error>;
+
 /// What is wrong with an endpoint as it is written, by pointers into it.
 pub(crate) fn check(value: &Value) -> Vec<FieldViolation> {
+    if url_of(value).is_some_and(|url| url.starts_with("unix://")) {
+        let at = if value.is_string() { "" } else { "/url" };
+        return vec![violation(
+            at,
+            "is a Unix socket: sockets are those of container engines, which a provider reaches by a field of format engine-endpoint; give an http:// or https:// URL",
+        )];
+    }
+    check_as(value, Endpoint::of)
+}
+
+/// The same of a container engine.
+pub(crate) fn check_engine(value: &Value) -> Vec<FieldViolation> {
+    check_as(value, Endpoint::engine)
+}
+
+fn check_as(value: &Value, read: Read) -> Vec<FieldViolation> {
     let mut wrong = Vec::new();
     check_parts(value, &ENDPOINT, &mut wrong);
     let at = if value.is_string() { "" } else { "/url" };
@@ -112,13 +143,6 @@ pub(crate) fn check(value: &Value) -> Vec<FieldViolation> {
         ));
         return wrong;
     };
-    if url.starts_with("unix://") {
-        wrong.push(violation(
-            at,
-            "is a Unix socket: sockets are those of container engines, whose policy this version does not have; give an http:// or https:// URL",
-        ));
-        return wrong;
-    }
     // The certificate and the key may be secrets still: they are looked at when they are used.
     let part = |key: &str| value.get(key).and_then(Value::as_str);
     let tls = match (part("ca"), value.get("clientKey").is_some()) {
@@ -138,7 +162,7 @@ pub(crate) fn check(value: &Value) -> Vec<FieldViolation> {
             "and clientCertificate belong together; give both or neither",
         ));
     }
-    if let Err(error) = Endpoint::of(url, true, tls) {
+    if let Err(error) = read(url, true, tls) {
         wrong.push(violation(at, error.message));
     }
     wrong
@@ -214,6 +238,18 @@ fn inside(
 /// # Errors
 /// A certificate or key that is none, by pointers into the field; no value is repeated.
 pub(crate) fn resolve(value: &Value, typed: bool) -> Result<Endpoint, FieldViolation> {
+    resolve_as(value, typed, Endpoint::of)
+}
+
+/// The same of a container engine.
+///
+/// # Errors
+/// As [`resolve`].
+pub(crate) fn resolve_engine(value: &Value, typed: bool) -> Result<Endpoint, FieldViolation> {
+    resolve_as(value, typed, Endpoint::engine)
+}
+
+fn resolve_as(value: &Value, typed: bool, read: Read) -> Result<Endpoint, FieldViolation> {
     let part = |key: &str| value.get(key).and_then(Value::as_str);
     let identity = match (part("clientCertificate"), part("clientKey")) {
         (Some(chain), Some(key)) => Some((chain, Secret::new(key.to_owned()))),
@@ -235,7 +271,7 @@ pub(crate) fn resolve(value: &Value, typed: bool) -> Result<Endpoint, FieldViola
             )?,
         ),
     };
-    Endpoint::of(url_of(value).unwrap_or_default(), typed, tls)
+    read(url_of(value).unwrap_or_default(), typed, tls)
         .map_err(|error| violation("", error.message))
 }
 
@@ -277,6 +313,47 @@ mod tests {
             assert_eq!(at(&json!(url)), [""], "{url}");
             assert_eq!(at(&json!({ "url": url })), ["/url"], "{url}");
         }
+    }
+
+    #[test]
+    fn an_engine_is_a_socket_or_an_origin_and_a_component_is_told_no_path() {
+        let wrong = |value: &Value| -> Vec<String> {
+            check_engine(value).into_iter().map(|v| v.pointer).collect()
+        };
+        for url in [
+            "unix:///run/podman/podman.sock",
+            "https://engine.example:2376/",
+            "http://127.0.0.1:2375",
+        ] {
+            assert_eq!(wrong(&json!(url)), Vec::<String>::new(), "{url}");
+            assert_eq!(wrong(&json!({ "url": url })), Vec::<String>::new(), "{url}");
+        }
+        for url in [
+            "",
+            "unix://run/x.sock",
+            "unix:///run/../x.sock",
+            "unix:/run/x.sock",
+            "http://engine.example:2375",
+            "https://engine.example/v1.41",
+            "tcp://127.0.0.1:2375",
+        ] {
+            assert_eq!(wrong(&json!(url)), [""], "{url}");
+            assert_eq!(wrong(&json!({ "url": url })), ["/url"], "{url}");
+        }
+        let key = json!({ "type": "secret_ref", "secretId": "sec_1", "version": "latest" });
+        let socket =
+            json!({ "url": "unix:///run/x.sock", "clientCertificate": "y", "clientKey": key });
+        assert_eq!(wrong(&socket), ["/url"], "a socket has no TLS");
+        let seen = reduced_engine(&json!("unix:///run/podman/podman.sock"));
+        let seen = seen.as_str().expect("an origin");
+        assert!(
+            seen.ends_with(".socket.invalid") && !seen.contains("podman"),
+            "{seen}"
+        );
+        assert_eq!(
+            reduced_engine(&json!({ "url": "https://h:2376/" })),
+            "https://h:2376"
+        );
     }
 
     #[test]

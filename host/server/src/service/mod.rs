@@ -13,6 +13,7 @@ mod context;
 mod contexts;
 mod endings;
 mod endpoints;
+mod engines;
 mod environments;
 mod error;
 mod executions;
@@ -41,7 +42,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold_authority::{Actor, Authority, Status};
-use leasehold_egress::{HttpSettings, PoolScope, Ssh, SshSettings, Transport};
+use leasehold_egress::{HostRoots, HttpSettings, PoolScope, Ssh, SshSettings, Transport};
 use leasehold_runtime::{Runtime, Stats};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -79,6 +80,8 @@ struct Inner {
     authority: Authority,
     catalog: Catalog,
     ways: Ways,
+    /// The container engines that may be root on this machine.
+    host_roots: HostRoots,
     gates: Gates,
     contexts: Contexts,
     turns: Turns,
@@ -136,6 +139,7 @@ impl Service {
                     tasks.clone(),
                 ),
                 authority,
+                host_roots: http.host_roots.clone(),
                 ways: Ways {
                     ssh: Ssh::new(ssh),
                     http: Transport::new(http),
@@ -242,7 +246,18 @@ impl Service {
         _company: &str,
     ) -> Result<Capabilities, ServiceError> {
         self.accepting()?;
-        narrowing::capabilities(self.authority(), &self.inner.catalog).await
+        let (catalog, host_roots) = (&self.inner.catalog, &self.inner.host_roots);
+        narrowing::capabilities(self.authority(), catalog, host_roots).await
+    }
+
+    /// What people must know of an environment with this configuration, whose endpoints are at these pointers; each a
+    /// sentence without any address.
+    pub fn warnings(
+        &self,
+        config: &serde_json::Map<String, serde_json::Value>,
+        endpoints: &[String],
+    ) -> Vec<String> {
+        engines::warnings(&self.inner.host_roots, config, endpoints)
     }
 
     fn accepting(&self) -> Result<(), ServiceError> {
@@ -280,6 +295,10 @@ impl Service {
 
     fn catalog(&self) -> &Catalog {
         &self.inner.catalog
+    }
+
+    fn host_roots(&self) -> &HostRoots {
+        &self.inner.host_roots
     }
 
     fn ssh(&self) -> &Ssh {

@@ -4,7 +4,9 @@
 
 use leasehold_authority::Authority;
 use leasehold_contract::{Ceiling, Features, Grant, Manifest, Part};
+use leasehold_egress::HostRoots;
 
+use super::engines;
 use super::error::ServiceError;
 use super::loaded::Loaded;
 use super::model::{Capabilities, Narrowing, ProviderCapabilities, Withheld};
@@ -19,7 +21,12 @@ fn narrowed(capability: &str, by: &str, reason: impl Into<String>) -> Narrowing 
 }
 
 /// What of a request is not in its grant, or above the instance's ceiling.
-pub(crate) fn of_grant(manifest: &Manifest, grant: &Grant, ceiling: &Ceiling) -> Vec<Narrowing> {
+pub(crate) fn of_grant(
+    manifest: &Manifest,
+    grant: &Grant,
+    ceiling: &Ceiling,
+    host_roots: &HostRoots,
+) -> Vec<Narrowing> {
     let asked = Grant::asked(manifest);
     let effective = grant.below(ceiling);
     let mut all = Vec::new();
@@ -43,6 +50,9 @@ pub(crate) fn of_grant(manifest: &Manifest, grant: &Grant, ceiling: &Ceiling) ->
                 ),
             ));
         }
+    }
+    if let Some(reason) = engines::narrowed(manifest, host_roots) {
+        all.push(narrowed("engine-endpoint", "configuration", reason));
     }
     if effective.limits != grant.limits {
         all.push(narrowed(
@@ -71,6 +81,7 @@ fn features_of(features: &Features) -> [(&'static str, bool, bool); 7] {
 pub(crate) async fn capabilities(
     authority: &Authority,
     catalog: &Catalog,
+    host_roots: &HostRoots,
 ) -> Result<Capabilities, ServiceError> {
     let mut providers = Vec::new();
     let mut withheld = Vec::new();
@@ -80,7 +91,7 @@ pub(crate) async fn capabilities(
             _ if !installed.enabled => ("grant", "it is disabled: it takes no new leases"),
             _ if installed.current.is_none() => ("grant", "it waits for its grant"),
             Some(loaded) => {
-                providers.push(of_provider(&loaded, catalog.ceiling()));
+                providers.push(of_provider(&loaded, catalog.ceiling(), host_roots));
                 continue;
             }
             None => (
@@ -100,11 +111,11 @@ pub(crate) async fn capabilities(
     })
 }
 
-fn of_provider(loaded: &Loaded, ceiling: &Ceiling) -> ProviderCapabilities {
+fn of_provider(loaded: &Loaded, ceiling: &Ceiling, host_roots: &HostRoots) -> ProviderCapabilities {
     let manifest = loaded.manifest();
     let exported = loaded.capabilities();
     let interfaces: Vec<String> = exported.names().into_iter().map(str::to_owned).collect();
-    let mut all = of_grant(manifest, &loaded.granted, ceiling);
+    let mut all = of_grant(manifest, &loaded.granted, ceiling, host_roots);
     let mut features = Vec::new();
     for (feature, declared, needs_execution) in features_of(&manifest.features) {
         if !declared {

@@ -7,6 +7,7 @@ use leasehold_contract::{FieldViolation, Grant, Manifest, Part, Role, Site};
 use leasehold_runtime::Prepared;
 use sha2::{Digest, Sha256};
 
+use super::engines;
 use super::error::ServiceError;
 use super::model::PluginOffer;
 
@@ -72,6 +73,7 @@ pub fn asks(manifest: &Manifest, capabilities: &[String]) -> Vec<String> {
     if manifest.request.streams {
         asks.push("open byte streams to the endpoints that an environment of it names".to_owned());
     }
+    asks.extend(engines::asks(manifest));
     for origin in &manifest.request.origins {
         asks.push(format!("send requests without any credential to {origin}"));
     }

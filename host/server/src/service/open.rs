@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt};
 use leasehold_authority::Authority;
-use leasehold_egress::{HttpSettings, SshSettings};
+use leasehold_egress::{HostRoots, HttpSettings, SshSettings};
 use leasehold_runtime::{Allocation, Cache, Failure, Runtime, Settings};
 
 use super::error::ServiceError;
@@ -23,6 +23,8 @@ pub struct ServiceOptions {
     pub component_bytes: usize,
     /// What any component may use and reach.
     pub plugins: PluginSettings,
+    /// The container engines that may be root on this machine.
+    pub host_roots: HostRoots,
 }
 
 /// Looks at a component without a server: everything is checked as at an installation, nothing is stored.
@@ -84,7 +86,10 @@ impl Service {
             authority,
             runtime,
             SshSettings::default(),
-            HttpSettings::default(),
+            HttpSettings {
+                host_roots: options.host_roots,
+                ..HttpSettings::default()
+            },
             &options.plugins,
         );
         service.start().await?;

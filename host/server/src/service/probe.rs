@@ -12,7 +12,7 @@ use leasehold_authority::{
 use leasehold_contract::{Code, FieldViolation, Finding, Purpose, Severity};
 use leasehold_egress::Reach;
 use leasehold_runtime::Failure;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::Service;
 use super::calls::Kind;
@@ -64,7 +64,9 @@ impl Service {
                 },
             )
             .await?;
-            self.probe_target(&context, watched.as_ref(), begun).await
+            let warnings = self.root_warnings(&environment.config, &environment.endpoints);
+            self.probe_target(&context, watched.as_ref(), warnings, begun)
+                .await
         };
         self.authority()
             .activity()
@@ -119,7 +121,10 @@ impl Service {
             },
         )
         .await?;
-        let report = self.probe_target(&context, watched.as_ref(), begun).await;
+        let warnings = self.root_warnings(&draft.config, &endpoints);
+        let report = self
+            .probe_target(&context, watched.as_ref(), warnings, begun)
+            .await;
         self.authority()
             .activity()
             .record(
@@ -140,6 +145,7 @@ impl Service {
         &self,
         context: &Context,
         watched: Option<&Work>,
+        warnings: Vec<Finding>,
         begun: Instant,
     ) -> ProbeReport {
         let findings = match keys_of(context).await {
@@ -158,7 +164,7 @@ impl Service {
             Ok(findings) => findings,
             Err(failure) => vec![finding_of(failure)],
         };
-        report(context, findings, begun)
+        report(context, warnings, findings, begun)
     }
 
     async fn probe_by_lease(
@@ -184,6 +190,8 @@ impl Service {
             Err(ServiceError::Component { failure, .. }) => (None, vec![finding_of(*failure)]),
             Err(error) => return Err(error),
         };
+        let warnings = self.root_warnings(&environment.config, &environment.endpoints);
+        findings.splice(0..0, warnings);
         let mut released: Option<Lease> = None;
         if let Some(lease) = &lease {
             findings.push(Finding {
@@ -228,6 +236,17 @@ impl Service {
             platform_qualification_recorded: false,
             qualification_note: NOT_QUALIFIED.to_owned(),
         })
+    }
+
+    fn root_warnings(&self, config: &Map<String, Value>, endpoints: &[String]) -> Vec<Finding> {
+        let told = |message| Finding {
+            step: "root-on-this-machine".to_owned(),
+            severity: Severity::Warning,
+            message,
+            duration: None,
+        };
+        let warnings = self.warnings(config, endpoints);
+        warnings.into_iter().map(told).collect()
     }
 
     /// The key that an SSH server shows, for a person to compare. Nobody is authenticated and nothing is trusted.
@@ -312,7 +331,12 @@ fn finding_of(failure: Failure) -> Finding {
     }
 }
 
-fn report(context: &Context, mut findings: Vec<Finding>, begun: Instant) -> ProbeReport {
+fn report(
+    context: &Context,
+    warnings: Vec<Finding>,
+    mut findings: Vec<Finding>,
+    begun: Instant,
+) -> ProbeReport {
     if findings.len() > FINDINGS {
         findings.truncate(FINDINGS);
         findings.push(Finding {
@@ -330,6 +354,7 @@ fn report(context: &Context, mut findings: Vec<Finding>, begun: Instant) -> Prob
             duration: None,
         });
     }
+    findings.splice(0..0, warnings);
     ProbeReport {
         ok: findings
             .iter()

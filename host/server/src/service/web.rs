@@ -105,7 +105,7 @@ impl Web {
     /// The name by which people know what is reached.
     pub(crate) fn name(&self) -> Option<String> {
         let first = self.endpoints.values().next()?;
-        Some(first.destination.origin.to_string())
+        Some(first.destination.to_string())
     }
 
     /// The header that shows this credential, with its placeholder in its site; none where it has no such site.
@@ -129,7 +129,8 @@ impl Web {
         })
     }
 
-    /// HTTP of one call, and the names of what the lease keeps with their placeholders.
+    /// HTTP of one call, and the names of what the lease keeps with their placeholders. `looked_at`: what the host itself
+    /// looks at, whether it is the lease's or not.
     ///
     /// # Errors
     /// The authority's; the system's source of randomness failing.
@@ -139,6 +140,7 @@ impl Web {
         authority: &Authority,
         lease: Option<&ForLease>,
         acquiring: bool,
+        looked_at: Option<&str>,
         placeholders: &Placeholders,
     ) -> Result<(HttpScope, Vec<(String, String)>), ServiceError> {
         let (made, kept) = match lease {
@@ -191,7 +193,7 @@ impl Web {
                 .collect(),
             users: self.users.clone(),
             kept: values,
-            resource: made.resource,
+            resource: looked_at.map(str::to_owned).or(made.resource),
             children: made.children,
             acquiring,
         };

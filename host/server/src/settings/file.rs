@@ -19,6 +19,8 @@ pub struct FileSettings {
     pub socket: Option<PathBuf>,
     /// `allowed-hosts = ["leases.example.com"]`
     pub allowed_hosts: Option<Vec<String>>,
+    /// `allow-host-root = ["/run/podman/podman.sock"]`
+    pub allow_host_root: Option<Vec<String>>,
     /// `master-key = "/etc/leasehold/master.key"`
     pub master_key: Option<PathBuf>,
     /// `log-format = "json"`

@@ -36,6 +36,16 @@ pub struct ServeArgs {
     )]
     pub allowed_hosts: Vec<String>,
 
+    /// A container engine that may be root on this machine: its socket's real path, or the URL of one that listens on
+    /// this machine (repeat for more; docs/engines.md) [default: none]
+    #[arg(
+        long = "allow-host-root",
+        value_name = "PATH",
+        env = "LEASEHOLD_ALLOW_HOST_ROOT",
+        value_delimiter = ','
+    )]
+    pub allow_host_root: Vec<String>,
+
     /// Master key file, made on first start [default: $XDG_CONFIG_HOME/leasehold/master.key, for root /etc/leasehold/master.key]
     #[arg(long, value_name = "FILE", env = "LEASEHOLD_MASTER_KEY")]
     pub master_key: Option<PathBuf>,

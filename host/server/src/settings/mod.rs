@@ -13,6 +13,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use leasehold_egress::HostRoots;
+
 pub use file::{FileLimits, FileSettings};
 pub use flags::ServeArgs;
 pub use places::Places;
@@ -97,6 +99,8 @@ pub struct Settings {
     pub socket: PathBuf,
     /// Host names, beyond the loopback ones, that a request may be addressed to (`name` or `name:port`).
     pub allowed_hosts: Vec<String>,
+    /// The container engines that may be root on this machine.
+    pub host_roots: HostRoots,
     /// The master key's file, outside of the data directory.
     pub master_key: PathBuf,
     /// How log lines are written.
@@ -221,6 +225,13 @@ impl Settings {
                 ),
             ));
         }
+        let host_roots = if args.allow_host_root.is_empty() {
+            file.allow_host_root.unwrap_or_default()
+        } else {
+            args.allow_host_root
+        };
+        let host_roots = HostRoots::of(&host_roots)
+            .map_err(|message| SettingsError::invalid("allow-host-root", message))?;
         let master_key = args
             .master_key
             .or(file.master_key)
@@ -241,6 +252,7 @@ impl Settings {
             listen,
             socket,
             allowed_hosts,
+            host_roots,
             master_key,
             log_format: args.log_format.or(file.log_format).unwrap_or_default(),
             log_level: args

@@ -204,3 +204,36 @@ fn the_table_of_plugins_bounds_them_and_what_cannot_be_is_told_by_its_key() {
         assert!(refused.to_string().contains(key), "{line}: {refused}");
     }
 }
+
+#[test]
+fn an_engine_that_may_be_root_is_named_by_one_path_or_url_and_a_flag_outweighs_the_file() {
+    let room = Room::new(Some("allow-host-root = [\"/run/docker.sock\"]\n"));
+    let names = |settings: Settings| settings.host_roots.names().collect::<Vec<_>>();
+    assert_eq!(
+        names(Room::new(None).resolve(&[]).unwrap()),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        names(room.resolve(&[]).unwrap()),
+        ["unix:///run/docker.sock"]
+    );
+    let flags = [
+        "--allow-host-root=/run/podman/podman.sock",
+        "--allow-host-root=https://127.0.0.1:2376",
+    ];
+    assert_eq!(
+        names(room.resolve(&flags).unwrap()),
+        ["unix:///run/podman/podman.sock", "https://127.0.0.1:2376"]
+    );
+    for wrong in [
+        "podman.sock",
+        "/run/../x.sock",
+        "/run/",
+        "tcp://127.0.0.1:2375",
+    ] {
+        let error = room.resolve(&["--allow-host-root", wrong]).unwrap_err();
+        let error = error.to_string();
+        assert!(error.starts_with("allow-host-root: "), "{error}");
+        assert!(error.contains(wrong), "{error}");
+    }
+}
