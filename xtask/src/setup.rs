@@ -35,10 +35,11 @@ const TARGETS: &[Need] = &[
     need("ssh", "openssh-client"),
 ];
 
-/// To test on: login shells, small systems, each awk; and what the documents tell people to type.
+/// To test on: login shells, small systems, each awk, a container engine; and what the documents tell people to type.
 const TESTS: &[Need] = &[
     need("bash", "bash"),
     need("busybox", "busybox"),
+    need("crun", "crun"),
     need("curl", "curl"),
     need("dash", "dash"),
     need("fish", "fish"),
@@ -46,6 +47,7 @@ const TESTS: &[Need] = &[
     need("jq", "jq"),
     need("mawk", "mawk"),
     need("original-awk", "original-awk"),
+    need("podman", "podman"),
     need("ps", "procps"),
     need("python3", "python3"),
     // What makes an environment with pip in it: samples in other languages are built by tools from there.
