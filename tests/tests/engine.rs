@@ -250,6 +250,33 @@ fn files_go_into_a_container_and_come_back() {
 }
 
 #[test]
+fn a_container_whose_making_was_never_answered_is_found_by_its_label_and_removed() {
+    let Some(house) = House::new(&[]) else { return };
+    let server = &house.server;
+    server.install("pod").expect(201);
+    let config = json!({ "engine": house.url(), "image": IMAGE });
+    let environment = text(&house.environment("pod", "pod", &config).expect(201)["id"]);
+    house.tap.lose_answers_to(Some("POST /containers/create"));
+    let path = format!("/api/environments/{environment}/leases");
+    let lost = server.call("POST", &path, Some(&json!({ "timeoutMs": 3000 })));
+    assert!(lost.status >= 500, "{}", lost.body);
+    let id = text(&server.leases()[0]["id"]);
+    server.wait_lease(&id, "released");
+    assert_eq!(house.containers(), Vec::<String>::new());
+    let heard = house.heard();
+    let made = heard.matches("POST /containers/create").count();
+    assert_eq!(
+        (made, heard.matches("DELETE /containers/").count()),
+        (1, 1),
+        "{heard}"
+    );
+    // And a lease is made as ever once the engine answers.
+    house.tap.lose_answers_to(None);
+    let id = text(&server.acquire(&environment).expect(201)["id"]);
+    assert_eq!(server.release(&id)["status"], "released");
+}
+
+#[test]
 fn a_component_that_wants_the_machine_or_somebody_elses_container_is_not_even_heard() {
     let Some(house) = House::new(&[]) else { return };
     let server = &house.server;

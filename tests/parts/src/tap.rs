@@ -20,6 +20,8 @@ pub struct Tap {
 struct Shared {
     /// The bytes of each connection.
     heard: Mutex<Vec<Vec<u8>>>,
+    /// Who says this hears nothing more.
+    lost: Mutex<Option<String>>,
     over: AtomicBool,
 }
 
@@ -50,6 +52,12 @@ impl Tap {
         &self.path
     }
 
+    /// From now on nothing comes back on a connection that this was said on; `None`: everything does again on new ones.
+    pub fn lose_answers_to(&self, said: Option<&str>) {
+        let lost = self.shared.lost.lock();
+        *lost.unwrap_or_else(PoisonError::into_inner) = said.map(str::to_owned);
+    }
+
     /// Everything that went in, by connection.
     pub fn heard(&self) -> Vec<Vec<u8>> {
         let heard = self.shared.heard.lock();
@@ -58,6 +66,13 @@ impl Tap {
 }
 
 impl Shared {
+    fn is_lost(&self, index: usize) -> bool {
+        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.as_ref()
+            .is_some_and(|said| String::from_utf8_lossy(&heard[index]).contains(said))
+    }
+
     fn pass(self: &Arc<Self>, near: UnixStream, to: &Path) -> std::io::Result<()> {
         let far = UnixStream::connect(to)?;
         let index = {
@@ -68,29 +83,35 @@ impl Shared {
         let (near_in, far_in) = (near.try_clone()?, far.try_clone()?);
         let shared = self.clone();
         std::thread::spawn(move || {
-            copy(near_in, far_in, |bytes| {
+            let mut far_in = far_in;
+            copy_while(near_in, &mut far_in, |bytes| {
                 let mut heard = shared.heard.lock().unwrap_or_else(PoisonError::into_inner);
                 heard[index].extend_from_slice(bytes);
+                true
             });
+            let _ = far_in.shutdown(Shutdown::Write);
         });
-        std::thread::spawn(move || copy(far, near, |_| {}));
+        let shared = self.clone();
+        std::thread::spawn(move || {
+            let mut near = near;
+            copy_while(far, &mut near, |_| !shared.is_lost(index));
+            let _ = near.shutdown(Shutdown::Write);
+        });
         Ok(())
     }
 }
 
-/// Copies until the end, and passes the end on.
-fn copy(mut from: UnixStream, mut to: UnixStream, mut see: impl FnMut(&[u8])) {
+/// Copies what is to be passed, until the end.
+fn copy_while(mut from: UnixStream, to: &mut UnixStream, mut passes: impl FnMut(&[u8]) -> bool) {
     let mut buffer = [0; 16 << 10];
     while let Ok(length) = from.read(&mut buffer) {
         if length == 0 {
             break;
         }
-        see(&buffer[..length]);
-        if to.write_all(&buffer[..length]).is_err() {
+        if passes(&buffer[..length]) && to.write_all(&buffer[..length]).is_err() {
             break;
         }
     }
-    let _ = to.shutdown(Shutdown::Write);
 }
 
 impl Drop for Tap {

@@ -25,6 +25,9 @@ const REFUSAL: usize = 4 * 1024;
 /// Of RFC 6455, 1.3.
 const MAGIC: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
+/// What a container engine's connection is switched to: the bare bytes of a command.
+const ENGINES: &str = "tcp";
+
 /// A connection that was switched.
 struct Switched {
     io: Upgraded,
@@ -50,6 +53,15 @@ pub(super) async fn upgrade(
             format!(
                 "the protocol {:?} is not one name, or name/version",
                 quote(protocol.as_bytes())
+            ),
+        )));
+    }
+    if wire.destination.engine && protocol != ENGINES {
+        return Err(NoStream::Failed(failed(
+            Code::PermissionDenied,
+            &wire.name(),
+            format_args!(
+                "the engine policy: a stream is an upgrade to {ENGINES}; another protocol could carry requests past the policy"
             ),
         )));
     }

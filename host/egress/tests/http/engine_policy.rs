@@ -612,6 +612,13 @@ async fn the_way_of_an_honest_provider_is_open() {
         .await
         .expect("a command");
     let start = dock.post(&format!("/exec/{EXEC}/start"), r#"{"Tty":false}"#);
+    for protocol in ["h2c", "websocket", "TCP"] {
+        let none = call.upgrade(start.clone(), protocol.into()).await.err();
+        assert!(
+            matches!(none, Some(NoStream::Failed(_))),
+            "{protocol}: {none:?}"
+        );
+    }
     call.upgrade(start, "tcp".into())
         .await
         .map(drop)

@@ -3,12 +3,13 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use leasehold_contract::Code;
-use leasehold_egress::{Endpoint, HostRoots};
+use leasehold_egress::{Endpoint, HostRoots, Secret, TlsSettings};
 use tempfile::TempDir;
 use tokio::net::UnixListener;
 
 use crate::engine_dock::Dock;
 use crate::server::{reply, serve};
+use crate::tls::{authority, server, signed};
 
 /// A user that is neither root, nor whoever runs this.
 const SOMEBODY: u32 = 54_321;
@@ -132,4 +133,32 @@ async fn an_engine_over_tcp_on_this_machine_is_root_on_it_whoever_runs_it() {
             .contains("the engine policy")
     );
     assert_eq!(dock.accepted(), 0);
+}
+
+#[tokio::test]
+async fn an_engine_over_tls_is_commanded_with_the_key_of_its_endpoint_and_by_nobody_else() {
+    let (ours, clients) = (authority(), authority());
+    let engine = server(&ours, "127.0.0.1", Some(&clients)).await;
+    let url = format!("https://{}", engine.at);
+    let (certificate, key) = signed(&clients, "leasehold");
+    let key = Secret::new(key.serialize_pem());
+    let identity = certificate.pem();
+    let with = TlsSettings::new(Some(&ours.pem()), Some((&identity, &key))).unwrap();
+    let without = TlsSettings::new(Some(&ours.pem()), None).unwrap();
+    let mut dock = Dock::new().await;
+    let to = |tls| {
+        [(
+            "/engine".to_owned(),
+            Endpoint::engine(&url, true, Some(tls)).unwrap(),
+        )]
+    };
+    dock.facts.endpoints = to(with).into();
+    dock.roots = HostRoots::default();
+    let error = version(&dock).await.expect_err("it is on this machine");
+    assert!(error.message.contains("root on this machine"), "{error}");
+    dock.roots = HostRoots::of(&[&url]).unwrap();
+    assert_eq!(version(&dock).await, Ok(200));
+    dock.facts.endpoints = to(without).into();
+    let error = version(&dock).await.expect_err("nobody is shown");
+    assert_eq!(error.code, Code::Unauthenticated, "{error}");
 }

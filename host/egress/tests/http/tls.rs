@@ -25,7 +25,7 @@ pub fn authority() -> Authority {
 }
 
 /// A certificate for `name`, and its key.
-fn signed(authority: &Authority, name: &str) -> (rcgen::Certificate, KeyPair) {
+pub fn signed(authority: &Authority, name: &str) -> (rcgen::Certificate, KeyPair) {
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
     let certificate = params.signed_by(&key, authority).unwrap();
@@ -39,7 +39,7 @@ fn roots(authority: &Authority) -> Arc<RootCertStore> {
 }
 
 /// A TLS server with a certificate for `name`; asks for a client certificate of `clients` where there is one.
-async fn server(authority: &Authority, name: &str, clients: Option<&Authority>) -> Server {
+pub async fn server(authority: &Authority, name: &str, clients: Option<&Authority>) -> Server {
     let (certificate, key) = signed(authority, name);
     let chain: Vec<CertificateDer<'static>> = vec![certificate.der().clone()];
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
