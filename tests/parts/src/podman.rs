@@ -47,7 +47,7 @@ impl Podman {
             return Some("the rights of root, for a container engine");
         }
         [
-            "podman", "crun", "conmon", "busybox", "unshare", "tar", "ldd",
+            "podman", "crun", "conmon", "busybox", "unshare", "chroot", "tar", "ldd",
         ]
         .into_iter()
         .find(|program| !crate::has(program))
@@ -71,21 +71,30 @@ impl Podman {
             ),
         )?;
         rootfs(&at.join("rootfs"))?;
+        // Engines want a root that is a mount, which a chroot's is not: this one is, and has all that is there.
+        let machine = at.join("machine");
+        std::fs::create_dir(&machine)?;
+        let enter = format!(
+            "mount --rbind / '{1}' && exec chroot '{1}' sh '{0}/serve'",
+            at.display(),
+            machine.display()
+        );
         let serve = format!(
             "mount -t tmpfs tmpfs /run && \
              {{ [ -d /sys/fs/cgroup ] || mount -t sysfs sysfs /sys; }} && \
              mount -t cgroup2 cgroup2 /sys/fs/cgroup && \
              tar -C '{0}/rootfs' -cf '{0}/rootfs.tar' . && \
              podman import -q '{0}/rootfs.tar' {IMAGE} && \
-             exec podman system service --time=0 'unix://{0}/podman.sock'",
+             exec podman system service --time=0 'unix://{0}/podman.sock'\n",
             at.display()
         );
+        std::fs::write(at.join("serve"), serve)?;
         let log = std::fs::File::create(at.join("log"))?;
         let mut command = Command::new("unshare");
         // Already private: see `mounts`.
         command
             .args(["--mount", "--propagation", "unchanged", "--pid", "--fork"])
-            .args(["--mount-proc", "--kill-child", "sh", "-c", &serve])
+            .args(["--mount-proc", "--kill-child", "sh", "-c", &enter])
             .env("CONTAINERS_CONF", at.join("containers.conf"))
             .env("CONTAINERS_STORAGE_CONF", at.join("storage.conf"))
             .env("HOME", at)
