@@ -171,6 +171,32 @@ async fn a_backend_that_is_no_engine_is_asked_once_and_serves_whatever_it_says_t
 }
 
 #[tokio::test]
+async fn a_backend_that_keeps_silent_about_its_version_serves_and_is_not_waited_for_again() {
+    let asked = Arc::<AtomicUsize>::default();
+    let counted = asked.clone();
+    let server = serve(move |request: Request<Incoming>| {
+        let silent = request.uri().path() == "/version";
+        counted.fetch_add(usize::from(silent), Ordering::SeqCst);
+        async move {
+            if silent {
+                std::future::pending::<()>().await;
+            }
+            reply(200, "{}")
+        }
+    })
+    .await;
+    let mut dock = Dock::new().await;
+    let endpoint = Endpoint::of(&server.url(), true, None).unwrap();
+    dock.facts.endpoints = [("/engine".to_owned(), endpoint)].into();
+    let call = dock.call();
+    for _ in 0..3 {
+        let answer = call.http_send(dock.ask("GET", "/json")).await;
+        assert_eq!(answer.expect("an answer").head.status, 200);
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
 async fn an_endpoint_beside_an_engine_at_one_origin_is_the_engine() {
     let backend = Backend::new("/version", || reply(404, "")).await;
     let mut dock = backend.dock("").await;
