@@ -35,13 +35,15 @@ const TARGETS: &[Need] = &[
     need("ssh", "openssh-client"),
 ];
 
-/// To test on: login shells, small systems, each awk, a container engine; and what the documents tell people to type.
+/// To test on: login shells, small systems, each awk, a container engine, a registry; and what the documents tell people
+/// to type.
 const TESTS: &[Need] = &[
     need("bash", "bash"),
     need("busybox", "busybox"),
     need("crun", "crun"),
     need("curl", "curl"),
     need("dash", "dash"),
+    need("docker-registry", "docker-registry"),
     need("fish", "fish"),
     need("gawk", "gawk"),
     need("jq", "jq"),

@@ -13,6 +13,8 @@
 //! - `engine` is the policy that stands in front of container engines, and says which of them are reached.
 //! - `http` is the wire of requests ([`Transport`]): which origins and addresses there are, connections and their pools,
 //!   one exchange. `duplex` makes processes of forwarded ports, upgraded connections and WebSockets.
+//! - `registry` is the host's own client of registries ([`Registries`]), over the same wire and under the same rules of
+//!   addresses.
 //!
 //! Every operation keeps one order: authorise, record, act. Nothing here knows WebAssembly or a database.
 
@@ -28,6 +30,7 @@ mod gate;
 mod handler;
 mod http;
 mod pool;
+mod registry;
 mod remote;
 mod rules;
 mod scope;
@@ -51,6 +54,11 @@ pub use http::{
     UnixPeer, Wire,
 };
 pub use pool::PoolScope;
+pub use registry::{
+    BadReference, ContentDigest, Publication, Pull, Pushed, Reference, Registries,
+    RegistryCredential, RegistryError, RegistryFault, RegistryName, RegistrySettings,
+    RegistrySource, Resolved, SignatureFound, Stage, publication, signing_payload,
+};
 pub use rules::{
     CredentialValue, Endpoint, HttpFacts, Kept, KeptValue, MintPlace, Sink, Value, placeholder,
 };

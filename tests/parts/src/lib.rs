@@ -2,23 +2,28 @@
 //!
 //! [`Sshd`] is OpenSSH's own server. As root it runs in namespaces of its own, with its own `passwd` and accounts
 //! with several login shells, so that nothing of the machine's is changed and no process outlives it; otherwise it
-//! serves the current user only. [`Rooms`] is a small backend with an HTTP API, [`Podman`] a
-//! container engine, [`Tap`] what listens on a wire to one. Nothing here depends on the host's crates: it is the other side.
+//! serves the current user only. [`Rooms`] is a small backend with an HTTP API, [`Podman`] a container engine, [`Tap`] what
+//! listens on a wire to one. [`Registry`] is Docker's own, and [`FalseRegistry`] one that does what no real one does.
+//! Nothing here depends on the host's crates: it is the other side.
 
+mod false_registry;
 mod key;
 mod mounts;
 mod owned;
 mod podman;
 mod process;
+mod registry;
 mod rooms;
 mod silent;
 mod sshd;
 mod tap;
 
+pub use false_registry::{FalseRegistry, Hang, MANIFEST, Reply, descriptor, digest_of, manifest};
 pub use key::{Format, KeyPair, Kind};
 pub use owned::listen_as;
 pub use podman::{IMAGE, Podman};
 pub use process::{Process, processes_below};
+pub use registry::{Registry, RegistryOptions};
 pub use rooms::{Fault, Heard, Rooms};
 pub use silent::SilentHost;
 pub use sshd::{Account, Options, Sshd};

@@ -201,7 +201,7 @@ fn shown(room: &Room) -> Value {
 }
 
 /// Reads one request; none where the other side has closed.
-fn read(from: &mut BufReader<TcpStream>) -> std::io::Result<Option<Heard>> {
+pub(crate) fn read(from: &mut BufReader<TcpStream>) -> std::io::Result<Option<Heard>> {
     let mut line = String::new();
     if from.read_line(&mut line)? == 0 {
         return Ok(None);

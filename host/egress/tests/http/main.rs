@@ -1,4 +1,5 @@
-//! HTTP egress against real servers on loopback: hyper and rustls behave, raw sockets misbehave.
+//! HTTP egress, and its client of registries, against real servers on loopback: hyper and rustls behave, raw sockets
+//! misbehave.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,6 +17,9 @@ mod engine_policy;
 mod engine_sockets;
 mod heads;
 mod pools;
+mod registry_faults;
+mod registry_lab;
+mod registry_places;
 mod rules_echo;
 mod rules_lab;
 mod rules_order;
