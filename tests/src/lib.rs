@@ -12,6 +12,8 @@ pub mod document;
 pub mod http;
 pub mod machine;
 pub mod server;
+pub mod shape;
+pub mod signing;
 pub mod trace;
 pub mod wait;
 pub mod wire;

@@ -12,53 +12,9 @@ use std::path::PathBuf;
 use leasehold_tests::http::{Answer, text};
 use leasehold_tests::machine::{Machine, listed};
 use leasehold_tests::server::{Server, component};
+use leasehold_tests::shape::{changed, modest, shaped, wider};
 use leasehold_tests::wait::until;
 use serde_json::{Value, json};
-
-/// What stands before the manifest in the shape sample.
-const MARK: &[u8] = b"LEASEHOLD-SHAPE:";
-/// How long mark and manifest are.
-const LENGTH: usize = 4096;
-
-/// The shape sample with this manifest.
-fn shaped(shape: &Value) -> Vec<u8> {
-    let mut bytes = component("shape").expect("shape was built");
-    let at = bytes
-        .windows(MARK.len())
-        .position(|some| some == MARK)
-        .expect("the mark");
-    let mut text = MARK.to_vec();
-    text.extend(shape.to_string().bytes());
-    assert!(text.len() <= LENGTH, "the shape has {} bytes", text.len());
-    text.resize(LENGTH, b' ');
-    bytes[at..at + LENGTH].copy_from_slice(&text);
-    bytes
-}
-
-/// A provider that asks for a little of everything.
-fn modest() -> Value {
-    json!({
-        "version": "1.0.0",
-        "origins": ["https://*.acme.dev:443"],
-        "memoryMib": 32,
-        "schema": { "type": "object", "properties": {
-            "api": { "type": "string", "format": "endpoint" },
-            "key": { "type": "string", "format": "secret" },
-            "where": { "type": "string" },
-        }},
-        "credentials": [["/key", "authorization", "Bearer {}", "/api"]],
-        "operations": [["/api", "DELETE", "/boxes/{resource}"]],
-    })
-}
-
-/// The same with members replaced.
-fn changed(members: Value) -> Value {
-    let mut shape = modest();
-    if let (Value::Object(shape), Value::Object(members)) = (&mut shape, members) {
-        shape.extend(members);
-    }
-    shape
-}
 
 /// Sends a shape to be installed without a grant.
 fn send(server: &Server, shape: &Value) -> Answer {
@@ -175,53 +131,10 @@ fn every_kind_of_wider_upgrade_waits_in_words_while_the_old_revision_serves() {
     };
     let first = server.install_bytes(&shaped(&modest()), "").expect(201);
     let box_ = environment(&server, "box", "shape", &json!({}));
-    let field = |name: &str, format: &str| {
-        let mut shape = modest();
-        shape["schema"]["properties"][name]["format"] = json!(format);
-        shape
-    };
-    let without = |name: &str| {
-        let mut shape = modest();
-        shape["schema"]["properties"]
-            .as_object_mut()
-            .expect("properties")
-            .remove(name);
-        shape["credentials"] = json!([]);
-        shape["operations"] = json!([]);
-        shape
-    };
-    let kinds = [
-        (
-            "https://other.dev:443",
-            changed(json!({ "origins": ["https://*.acme.dev:443", "https://other.dev:443"] })),
-        ),
-        ("SSH", changed(json!({ "ssh": true }))),
-        ("byte streams", changed(json!({ "streams": true }))),
-        ("33 MiB", changed(json!({ "memoryMib": 33 }))),
-        (
-            "adds: the operation POST /boxes/{resource}",
-            changed(
-                json!({ "operations": [["/api", "DELETE", "/boxes/{resource}"],
-                ["/api", "POST", "/boxes/{resource}"]] }),
-            ),
-        ),
-        (
-            "takes away: the operation DELETE",
-            changed(json!({ "operations": [] })),
-        ),
-        (
-            "as header x-key",
-            changed(json!({ "credentials": [["/key", "x-key", "{}", "/api"]] })),
-        ),
-        ("/where of format endpoint", field("where", "endpoint")),
-        ("/where of format secret", field("where", "secret")),
-        ("/where of format ssh-target", field("where", "ssh-target")),
-        ("no longer has the field /api", without("api")),
-    ];
-    for (words, shape) in kinds {
+    for (words, shape) in wider() {
         let waits = install(&server, &shape);
-        let wider = waits["pending"]["wider"].to_string();
-        assert!(wider.contains(words), "{words}: {wider}");
+        let told = waits["pending"]["wider"].to_string();
+        assert!(told.contains(words), "{words}: {told}");
         assert_eq!(waits["digest"], first["digest"], "{words}");
         assert_eq!(waits["status"], "working");
         let lease = server.acquire(&box_).expect(201);

@@ -16,6 +16,8 @@ pub mod code {
     pub const SECRET_NAME_TAKEN: &str = "secret_name_taken";
     /// The secret is bound to an environment or pinned by a lease; details say which.
     pub const SECRET_IN_USE: &str = "secret_in_use";
+    /// A secret that something names is not there, or has no value that may be used.
+    pub const SECRET_MISSING: &str = "secret_missing";
     /// Environments or unreleased leases use the plugin; details count them.
     pub const PLUGIN_IN_USE: &str = "plugin_in_use";
     /// No new lease: the plugin is disabled.

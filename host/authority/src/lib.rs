@@ -49,13 +49,13 @@ pub use lease::{
 };
 pub use open::{Authority, OpenError, Options};
 pub use plugin::{
-    Decision, Granted, NewRevision, Plugin, Plugins, Revision, RevisionStanding, RevisionState,
-    wider,
+    Beside, Decision, Granted, NewRevision, NoKey, Plugin, Plugins, RegistryPlace, Revision,
+    RevisionStanding, RevisionState, SignaturePolicy, Signed, SigningKey, Source, Unsigned, wider,
 };
 pub use rekey::Rekeyed;
 pub use secret::{
-    Access, AccessFilter, Accessor, EnvironmentUse, LeaseUse, MAX_VALUE, NewSecret, PastedSecret,
-    Pin, Resolved, Secret, SecretPurpose, SecretUses, SecretVersion, Secrets, Selector,
-    UnknownPurpose, VersionStatus, env_pointer, take_pasted,
+    Access, AccessFilter, Accessor, EnvironmentUse, LeaseUse, MAX_VALUE, NamedSecret, NewSecret,
+    PastedSecret, Pin, Resolved, Secret, SecretPurpose, SecretUses, SecretVersion, Secrets,
+    Selector, UnknownPurpose, VersionStatus, env_pointer, take_pasted,
 };
 pub use token::{NewToken, TRUSTED, Token, Tokens};

@@ -210,6 +210,7 @@ async fn install(
                 "grant": grant_id,
                 "carriedFrom": granted.and_then(|(_, from)| from),
                 "requestDigest": new.request_digest,
+                "source": new.source,
                 "wider": wider,
                 "before": before,
             }),

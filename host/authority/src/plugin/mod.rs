@@ -8,6 +8,8 @@
 mod change;
 mod collect;
 mod row;
+mod signature;
+mod source;
 mod wider;
 
 use std::sync::Arc;
@@ -20,6 +22,8 @@ use sqlx::Row as _;
 
 use self::row::{PluginRow, belonging, load, plugin_of, put_plugin, revision, select_revisions};
 pub(crate) use self::row::{plugin_row, revision_row, sign_again};
+pub use self::signature::{Beside, NoKey, SignaturePolicy, Signed, SigningKey, Unsigned};
+pub use self::source::{RegistryPlace, Source};
 pub use self::wider::wider;
 use crate::activity::Entry;
 use crate::actor::Actor;
@@ -43,6 +47,8 @@ pub struct NewRevision {
     pub asks: Value,
     /// Digest of what is shown.
     pub request_digest: String,
+    /// Where it came from.
+    pub source: Source,
 }
 
 /// What a person was shown of a revision, and how much of it is allowed.
@@ -98,6 +104,8 @@ pub struct Revision {
     pub size: i64,
     /// What it was allowed; none while it waits.
     pub grant: Option<Granted>,
+    /// Where its component came from.
+    pub source: Source,
     /// When it was first installed.
     pub installed_at: i64,
     /// When its component was deleted.

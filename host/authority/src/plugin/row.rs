@@ -6,14 +6,14 @@
 use leasehold_contract::{Grant, Manifest};
 use sqlx::{Row as _, SqliteConnection};
 
-use super::{Granted, NewRevision, Plugin, Revision};
+use super::{Granted, NewRevision, Plugin, Revision, Source};
 use crate::error::{Error, Result};
 use crate::id;
 use crate::keys::{Keys, Mac};
 use crate::store::{Db, Row, Tx, now_ms};
 
 fn revision_mac(keys: &Keys, row: &RevisionRow) -> Mac {
-    Mac::new(&keys.digests, "revision")
+    let mac = Mac::new(&keys.digests, "revision")
         .text(&row.digest)
         .text(&row.key)
         .int(row.number)
@@ -23,7 +23,12 @@ fn revision_mac(keys: &Keys, row: &RevisionRow) -> Mac {
         .text(&row.capabilities)
         .int(row.size)
         .text_or(row.grant.as_deref())
-        .int(row.installed_at)
+        .int(row.installed_at);
+    // Rows that are older than the column have none, and no field for it.
+    match &row.source {
+        Some(source) => mac.text(source),
+        None => mac,
+    }
 }
 
 struct RevisionRow {
@@ -36,6 +41,7 @@ struct RevisionRow {
     capabilities: String,
     size: i64,
     grant: Option<String>,
+    source: Option<String>,
     installed_at: i64,
 }
 
@@ -51,6 +57,7 @@ impl RevisionRow {
             capabilities: row.try_get("capabilities")?,
             size: row.try_get("size")?,
             grant: row.try_get("grant_id")?,
+            source: row.try_get("source")?,
             installed_at: row.try_get("installed_at")?,
         };
         if !revision_mac(keys, &stored).verifies(row.try_get("mac")?) {
@@ -135,6 +142,10 @@ pub(super) fn revision(keys: &Keys, row: &Row) -> Result<Revision> {
         None => None,
     };
     let manifest: Manifest = serde_json::from_str(&stored.manifest)?;
+    let source = match &stored.source {
+        Some(source) => serde_json::from_str(source)?,
+        None => Source::default(),
+    };
     Ok(Revision {
         digest: stored.digest,
         key: stored.key,
@@ -145,6 +156,7 @@ pub(super) fn revision(keys: &Keys, row: &Row) -> Result<Revision> {
         capabilities: serde_json::from_str(&stored.capabilities)?,
         size: stored.size,
         grant,
+        source,
         installed_at: stored.installed_at,
         removed_at: row.try_get("removed_at")?,
     })
@@ -340,23 +352,32 @@ pub(super) async fn put_grant(tx: &mut Tx, allowed: Allowed<'_>) -> Result<Strin
 
 /// Makes `grant` a revision's grant.
 async fn name_grant(tx: &mut Tx, digest: &str, grant: Option<String>) -> Result<()> {
+    rewrite(tx, digest, |row| row.grant = grant).await
+}
+
+/// Changes a revision's row, after it verified.
+async fn rewrite(tx: &mut Tx, digest: &str, change: impl FnOnce(&mut RevisionRow)) -> Result<()> {
     let row = sqlx::query("SELECT * FROM plugin_revisions WHERE digest = $1")
         .bind(digest)
         .fetch_one(&mut tx.db)
         .await?;
     let mut stored = RevisionRow::of(&tx.keys, &row)?;
-    stored.grant = grant;
+    change(&mut stored);
     let mac = revision_mac(&tx.keys, &stored).done();
-    sqlx::query("UPDATE plugin_revisions SET grant_id = $2, mac = $3 WHERE digest = $1")
-        .bind(digest)
-        .bind(&stored.grant)
-        .bind(&mac[..])
-        .execute(&mut tx.db)
-        .await?;
+    sqlx::query(
+        "UPDATE plugin_revisions SET grant_id = $2, source = $3, mac = $4 WHERE digest = $1",
+    )
+    .bind(digest)
+    .bind(&stored.grant)
+    .bind(&stored.source)
+    .bind(&mac[..])
+    .execute(&mut tx.db)
+    .await?;
     Ok(())
 }
 
-/// The revision and the component of `new`, unless they are there; one that was removed comes back without its grant.
+/// The revision and the component of `new`, unless they are there; one that was removed comes back without its grant, and
+/// from where it came now.
 pub(super) async fn put_revision(tx: &mut Tx, new: &NewRevision) -> Result<()> {
     let key = &new.manifest.key;
     let known: Option<(String, Option<i64>)> =
@@ -374,7 +395,12 @@ pub(super) async fn put_revision(tx: &mut Tx, new: &NewRevision) -> Result<()> {
                 .bind(&new.digest)
                 .execute(&mut tx.db)
                 .await?;
-            name_grant(tx, &new.digest, None).await?;
+            let source = serde_json::to_string(&new.source)?;
+            rewrite(tx, &new.digest, |row| {
+                row.grant = None;
+                row.source = Some(source);
+            })
+            .await?;
         }
         None => insert_revision(tx, new).await?,
     }
@@ -405,13 +431,14 @@ async fn insert_revision(tx: &mut Tx, new: &NewRevision) -> Result<()> {
         capabilities: serde_json::to_string(&new.capabilities)?,
         size: i64::try_from(new.bytes.len()).unwrap_or(i64::MAX),
         grant: None,
+        source: Some(serde_json::to_string(&new.source)?),
         installed_at: tx.now(),
     };
     let mac = revision_mac(&tx.keys, &row).done();
     sqlx::query(
         "INSERT INTO plugin_revisions (digest, plugin_key, number, version, driver, manifest,
-                                       capabilities, size, installed_at, mac)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+                                       capabilities, size, source, installed_at, mac)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
     )
     .bind(&row.digest)
     .bind(&row.key)
@@ -421,6 +448,7 @@ async fn insert_revision(tx: &mut Tx, new: &NewRevision) -> Result<()> {
     .bind(&row.manifest)
     .bind(&row.capabilities)
     .bind(row.size)
+    .bind(&row.source)
     .bind(row.installed_at)
     .bind(&mac[..])
     .execute(&mut tx.db)

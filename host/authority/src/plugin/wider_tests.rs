@@ -92,6 +92,7 @@ fn current() -> Revision {
         capabilities: vec!["execution".into()],
         size: 1,
         grant: None,
+        source: crate::plugin::Source::default(),
         installed_at: 0,
         removed_at: None,
     }

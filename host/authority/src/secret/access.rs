@@ -58,7 +58,7 @@ pub struct Access {
     pub secret_id: String,
     /// Which version of it.
     pub version: i64,
-    /// The company that it was used for.
+    /// The company that it was used for; empty where that was the instance itself.
     pub company_id: String,
     /// The environment; none for a draft.
     pub environment_id: Option<String>,
@@ -74,7 +74,7 @@ pub struct Access {
     pub actor: String,
     /// `lease`, `release`, `probe`, …
     pub purpose: String,
-    /// A pointer into the configuration, or `env:NAME`.
+    /// A pointer into the configuration, or `env:NAME`; for the instance itself, the setting that names the secret.
     pub pointer: String,
     /// Toward whom.
     pub destinations: Vec<String>,

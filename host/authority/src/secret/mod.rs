@@ -7,6 +7,7 @@
 
 mod access;
 mod binding;
+mod named;
 mod pasted;
 mod reference;
 mod resolve;
@@ -24,6 +25,7 @@ use zeroize::Zeroizing;
 pub(crate) use access::AccessLog;
 pub use access::{Access, AccessFilter, Accessor};
 pub(crate) use binding::{Wanted, bind, drop_pins, pin_for_lease};
+pub use named::NamedSecret;
 pub(crate) use pasted::put as put_pasted;
 pub use pasted::{PastedSecret, take_pasted};
 pub(crate) use reference::{Reference, find as find_references, read as read_reference};

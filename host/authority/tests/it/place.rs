@@ -304,6 +304,7 @@ pub fn revision(key: &str, driver: Driver, body: &[u8]) -> NewRevision {
         capabilities: vec!["lifecycle".into(), "execution".into()],
         asks: json!(["scripts on the configured target"]),
         request_digest: "r1".into(),
+        source: Source::default(),
     }
 }
 

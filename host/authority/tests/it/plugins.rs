@@ -411,6 +411,30 @@ async fn a_plugin_in_use_stays_and_one_that_is_not_can_go_and_come_back_without_
 }
 
 #[tokio::test]
+async fn a_revision_keeps_where_it_came_from_first_and_one_that_comes_back_says_it_anew() {
+    let p = Place::new().await;
+    let from = |tag: &str| {
+        let mut new = revision("ssh", Driver::Ssh, b"one");
+        new.source = Source {
+            registry: Some(RegistryPlace {
+                registry: "r.example".into(),
+                repository: "acme/ssh".into(),
+                tag: Some(tag.into()),
+                manifest: format!("sha256:{}", "a".repeat(64)),
+            }),
+            signed: None,
+        };
+        new
+    };
+    let source = async |new: NewRevision| install(&p, new).await.pending.unwrap().source;
+    let first = from("1.0").source;
+    assert_eq!(source(from("1.0")).await, first);
+    assert_eq!(source(from("2.0")).await, first);
+    p.plugins().uninstall(&operator(), "ssh").await.unwrap();
+    assert_eq!(source(from("2.0")).await, from("2.0").source);
+}
+
+#[tokio::test]
 async fn a_disabled_plugin_makes_no_new_lease_and_still_releases() {
     let p = Place::new().await;
     let f = p.furnished().await;
@@ -443,7 +467,7 @@ async fn a_disabled_plugin_makes_no_new_lease_and_still_releases() {
 
 #[tokio::test]
 async fn every_edit_of_an_installed_plugin_is_noticed() {
-    let edits: [(&str, &'static str); 11] = [
+    let edits: [(&str, &'static str); 13] = [
         (
             "current",
             "UPDATE plugins SET current_digest = (SELECT digest FROM plugin_revisions WHERE number = 1)",
@@ -459,6 +483,11 @@ async fn every_edit_of_an_installed_plugin_is_noticed() {
             "capabilities",
             "UPDATE plugin_revisions SET capabilities = '[\"lifecycle\"]'",
         ),
+        (
+            "source",
+            "UPDATE plugin_revisions SET source = '{\"registry\":null,\"signed\":{\"key\":\"k\",\"digest\":\"d\"}}'",
+        ),
+        ("no source", "UPDATE plugin_revisions SET source = NULL"),
         ("asks", "UPDATE grants SET asks = '[]'"),
         ("who", "UPDATE grants SET granted_by = 'somebody'"),
         (

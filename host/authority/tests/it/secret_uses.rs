@@ -484,3 +484,53 @@ async fn a_pasted_value_and_its_environment_are_saved_together_or_not_at_all() {
     assert_eq!(refs[0].name, "newer");
     assert!(refs[1].name.starts_with("a TOKEN "), "{:?}", refs[1].name);
 }
+
+#[tokio::test]
+async fn a_secret_that_the_settings_name_is_answered_to_administrators_in_its_newest_version_and_on_record()
+ {
+    let p = Place::new().await;
+    let company = p.company("acme").await;
+    p.secret(&company, "registry", "of the company").await;
+    let ask = async |actor: &Actor| {
+        let to = ["registry://r.example".to_owned()];
+        let secrets = p.secrets();
+        secrets
+            .resolve_named(actor, "registry", "pull", "plugins.sources, r.example", &to)
+            .await
+    };
+    let none = ask(&operator()).await;
+    assert_eq!(code_of(none), "secret_missing", "that of a company is none");
+    let own = p
+        .secrets()
+        .create(&operator(), new_secret(None, "registry", "first"))
+        .await
+        .unwrap();
+    let first = ask(&operator()).await.unwrap();
+    assert_eq!(&first.value[..], b"first");
+    p.secrets()
+        .put_version(&operator(), &own.id, bytes("second"))
+        .await
+        .unwrap();
+    let second = ask(&operator()).await.unwrap();
+    assert_eq!(&second.value[..], b"second");
+    assert_ne!(first.version, second.version);
+    assert!(matches!(
+        ask(&agent(&company)).await,
+        Err(Error::Forbidden { .. })
+    ));
+    let all = p
+        .secrets()
+        .accesses(&own.id, &AccessFilter::default())
+        .await
+        .unwrap();
+    let told: Vec<_> = all
+        .iter()
+        .map(|a| (a.version, a.purpose.as_str(), a.pointer.as_str()))
+        .collect();
+    let place = "plugins.sources, r.example";
+    assert_eq!(told, [(2, "pull", place), (1, "pull", place)]);
+    assert_eq!(all[0].destinations, ["registry://r.example"]);
+    p.edit("UPDATE secret_versions SET sealed = (SELECT sealed FROM secret_versions WHERE version = 1) WHERE version = 2 AND sealed IS NOT NULL")
+        .await;
+    assert!(is_corrupt(ask(&operator()).await));
+}

@@ -28,15 +28,16 @@ pub struct AccessView {
     actor_kind: String,
     /// The token's id.
     actor_id: Option<String>,
-    /// Such as `acquire`, `lease` (pinned for it), `use`, `release` or `probe`.
+    /// Such as `acquire`, `lease` (pinned for it), `use`, `release`, `probe` or `pull`.
     purpose: String,
-    company_id: String,
+    /// None where it was used for the instance itself, as of a registry that plugins come from.
+    company_id: Option<String>,
     /// None for a draft that is not saved.
     environment_id: Option<String>,
     lease_id: Option<String>,
     /// The client's own id of its run.
     run_id: Option<String>,
-    /// RFC 6901 pointer into the configuration, or `env:NAME`.
+    /// RFC 6901 pointer into the configuration, or `env:NAME`; for the instance itself, the setting that names the secret.
     config_path: String,
     /// Toward whom it may go there.
     destinations: Vec<String>,
@@ -52,7 +53,7 @@ impl From<Access> for AccessView {
             actor_kind: row.actor_kind,
             actor_id: row.actor_id,
             purpose: row.purpose,
-            company_id: row.company_id,
+            company_id: Some(row.company_id).filter(|id| !id.is_empty()),
             environment_id: row.environment_id,
             lease_id: row.lease_id,
             run_id: row.run,

@@ -147,6 +147,32 @@ impl FromRequest<App> for Component {
     }
 }
 
+/// A component itself, or a JSON body of type `T` that says where it is.
+#[derive(Debug)]
+pub enum ComponentOr<T> {
+    /// Of `application/wasm`, whole.
+    Component(Bytes),
+    /// Of `application/json`.
+    Named(T),
+}
+
+impl<T: DeserializeOwned> FromRequest<App> for ComponentOr<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+        match media_type(request.headers()).as_deref() {
+            Some("application/json") => {
+                let Json(named) = Json::from_request(request, app).await?;
+                Ok(ComponentOr::Named(named))
+            }
+            _ => {
+                let Component(bytes) = Component::from_request(request, app).await?;
+                Ok(ComponentOr::Component(bytes))
+            }
+        }
+    }
+}
+
 impl FromRequest<App> for Archive {
     type Rejection = ApiError;
 

@@ -2,7 +2,7 @@
 //!
 //! Plain values that are written as JSON; texts of a provider are its own words, bounded at install.
 
-use leasehold_authority::{Granted, Revision, RevisionStanding};
+use leasehold_authority::{Granted, Revision, RevisionStanding, Source};
 use leasehold_contract::{Grant, Part};
 use serde::Serialize;
 use serde_json::Value;
@@ -12,6 +12,52 @@ use super::capabilities::NarrowingView;
 use super::time::Time;
 use crate::service::{Health, PendingOffer, PluginDetails, PluginOffer};
 
+/// Where a component came from, and who signed it.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ComponentSource)]
+pub struct SourceView {
+    /// The registry, as `host` or `host:port`; null for a component that was sent.
+    registry: Option<String>,
+    /// The name in it.
+    repository: Option<String>,
+    /// The tag that was asked for; what it stands for now is another question.
+    tag: Option<String>,
+    /// `sha256:…` of the manifest, which names the component.
+    manifest_digest: Option<String>,
+    /// The same as one reference, with the digest.
+    reference: Option<String>,
+    /// The key whose signature was verified; null where none was asked for.
+    signed_by: Option<String>,
+    /// `sha256:…` of what that key signed: the component, or its manifest.
+    signed_digest: Option<String>,
+}
+
+impl From<Source> for SourceView {
+    fn from(source: Source) -> SourceView {
+        let place = source.registry;
+        let signed = source.signed.as_ref();
+        SourceView {
+            signed_by: signed.map(|signed| signed.key().to_owned()),
+            signed_digest: signed.map(|signed| signed.digest().to_owned()),
+            reference: place.as_ref().map(|place| {
+                let tag = place.tag.as_ref().map(|tag| format!(":{tag}"));
+                format!(
+                    "oci://{}/{}{}@{}",
+                    place.registry,
+                    place.repository,
+                    tag.unwrap_or_default(),
+                    place.manifest
+                )
+            }),
+            registry: place.as_ref().map(|place| place.registry.clone()),
+            repository: place.as_ref().map(|place| place.repository.clone()),
+            tag: place.as_ref().and_then(|place| place.tag.clone()),
+            manifest_digest: place.map(|place| place.manifest),
+        }
+    }
+}
+
 /// What a component is and asks for; nothing of it was stored.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -20,6 +66,7 @@ pub struct OfferView {
     digest: String,
     /// Bytes.
     size: u64,
+    source: SourceView,
     /// The provider's key.
     key: String,
     /// The provider's version.
@@ -58,6 +105,7 @@ impl From<PluginOffer> for OfferView {
         OfferView {
             digest: offer.digest,
             size: offer.size,
+            source: offer.source.into(),
             key: manifest.key,
             version: manifest.version,
             driver: manifest.driver.as_str(),
@@ -129,6 +177,7 @@ pub struct RevisionView {
     leases: i64,
     /// Bytes.
     size: i64,
+    source: SourceView,
     installed_at: Time,
     collected_at: Option<Time>,
     /// What it was granted; null while it waits.
@@ -151,6 +200,7 @@ impl From<RevisionStanding> for RevisionView {
             state: standing.state.as_str(),
             leases: standing.leases,
             size: revision.size,
+            source: revision.source.into(),
             installed_at: revision.installed_at.into(),
             collected_at: revision.removed_at.map(Into::into),
             granted: grant.as_ref().map(|granted| (&granted.grant).into()),
@@ -174,6 +224,7 @@ pub struct PendingView {
     revision: i64,
     /// The provider's version.
     version: String,
+    source: SourceView,
     /// What granting it allows, each a sentence.
     asks: Vec<String>,
     /// The parts of that which a grant can leave out.
@@ -190,6 +241,7 @@ impl PendingView {
             digest: revision.digest.clone(),
             revision: revision.number,
             version: revision.version.clone(),
+            source: revision.source.clone().into(),
             asks: offer.asks,
             parts: offer.parts.into_iter().map(Part::as_str).collect(),
             request_digest: offer.request_digest,
@@ -260,6 +312,7 @@ pub struct PluginView {
     revision: i64,
     /// Bytes.
     size: i64,
+    source: SourceView,
     /// The interfaces it exports beyond `lifecycle`.
     capabilities: Vec<String>,
     /// What it was granted or asks for, as it was shown.
@@ -322,6 +375,7 @@ impl From<PluginDetails> for PluginView {
             digest: shown.digest,
             revision: shown.number,
             size: shown.size,
+            source: shown.source.into(),
             capabilities: shown.capabilities,
             asks,
             request_digest,

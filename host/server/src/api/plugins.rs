@@ -8,14 +8,32 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::body::{Component, Id, Json, Query};
+use super::body::{ComponentOr, Id, Json, Query};
 use super::errors::{ApiError, ErrorCode};
 use super::plugin_views::{OfferView, PluginView};
 use crate::access::{Caller, roles};
 use crate::app::App;
-use crate::service::{GrantRequest, PluginDetails, read_parts};
+use crate::service::{GrantRequest, Offered, PluginDetails, read_parts};
 
-/// What is granted with an installation.
+/// Where a component is that is not sent.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schema(as = ComponentReference)]
+pub struct ReferenceBody {
+    /// Its name in a registry that the settings know as a source: `oci://host/name:tag` or `oci://host/name@sha256:…`.
+    reference: String,
+}
+
+/// What belongs to a component that is looked at.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct InspectQuery {
+    /// Of a component that is sent: a detached signature over it, in base64, as `cosign sign-blob` makes one.
+    signature: Option<String>,
+}
+
+/// What is granted with an installation, and what belongs to the component.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
@@ -24,6 +42,8 @@ pub struct InstallQuery {
     grant: Option<String>,
     /// Parts of it that are left out, with commas between them: `ssh`, `streams`, `origins`, `operations`, `credentials`.
     without: Option<String>,
+    /// Of a component that is sent: a detached signature over it, in base64, as `cosign sign-blob` makes one.
+    signature: Option<String>,
 }
 
 /// What is granted of a revision.
@@ -37,6 +57,24 @@ pub struct GrantBody {
     /// Parts of it that are left out: `ssh`, `streams`, `origins`, `operations`, `credentials`.
     #[serde(default)]
     without: Vec<String>,
+}
+
+/// What is offered: the component that was sent with its signature, or the name of one, whose signature lies beside it.
+fn offered(
+    body: ComponentOr<ReferenceBody>,
+    signature: Option<String>,
+) -> Result<Offered, ApiError> {
+    match (body, signature) {
+        (ComponentOr::Component(component), signature) => Ok(Offered::Sent {
+            component,
+            signature,
+        }),
+        (ComponentOr::Named(body), None) => Ok(Offered::Named(body.reference)),
+        (ComponentOr::Named(_), Some(_)) => Err(ApiError::new(
+            ErrorCode::BadRequest,
+            "signature belongs to a component that is sent; in a registry it lies beside the component",
+        )),
+    }
 }
 
 fn answer(details: PluginDetails) -> axum::Json<PluginView> {
@@ -59,17 +97,22 @@ pub fn router() -> OpenApiRouter<App> {
 
 /// Inspect a component
 ///
-/// Compiles it, asks it what it is and what it wants, and stores nothing.
+/// Fetches it where its name is sent, looks at its signature where one is asked for, compiles it, asks it what it is and
+/// what it wants, and stores nothing.
 #[utoipa::path(post, path = "/api/plugins/inspect", operation_id = "inspectPlugin", tag = "plugins",
-    request_body(content = Vec<u8>, content_type = "application/wasm", description = "The component"),
+    params(InspectQuery),
+    request_body(content((Vec<u8> = "application/wasm"), (ReferenceBody = "application/json")),
+        description = "The component, or where it is"),
     responses((status = 200, description = "What it is and asks for", body = OfferView)))]
 async fn inspect(
     State(app): State<App>,
     caller: Caller,
-    Component(bytes): Component,
+    Query(query): Query<InspectQuery>,
+    body: ComponentOr<ReferenceBody>,
 ) -> Result<axum::Json<OfferView>, ApiError> {
     roles::manage(&caller)?;
-    let offer = app.service()?.inspect_plugin(&caller, bytes).await?;
+    let offered = offered(body, query.signature)?;
+    let offer = app.service()?.inspect_plugin(&caller, offered).await?;
     Ok(axum::Json(offer.into()))
 }
 
@@ -77,16 +120,18 @@ async fn inspect(
 ///
 /// With `grant` it serves with what its inspection showed. Without, it serves where it asks for no more than the revision
 /// that serves now, under that one's grant, and otherwise waits for its grant while that one serves on. The same component
-/// again changes nothing.
+/// again changes nothing, nor does it where it came from first. Of a name in a registry the manifest that it stands for now
+/// is fetched and recorded; what the name stands for later changes nothing that is installed.
 #[utoipa::path(post, path = "/api/plugins", operation_id = "installPlugin", tag = "plugins",
     params(InstallQuery),
-    request_body(content = Vec<u8>, content_type = "application/wasm", description = "The component"),
+    request_body(content((Vec<u8> = "application/wasm"), (ReferenceBody = "application/json")),
+        description = "The component, or where it is"),
     responses((status = 201, description = "It is installed; `pending` says whether it waits", body = PluginView)))]
 async fn install(
     State(app): State<App>,
     caller: Caller,
     Query(query): Query<InstallQuery>,
-    Component(bytes): Component,
+    body: ComponentOr<ReferenceBody>,
 ) -> Result<(StatusCode, axum::Json<PluginView>), ApiError> {
     roles::manage(&caller)?;
     let without: Vec<String> = query
@@ -109,7 +154,11 @@ async fn install(
             ));
         }
     };
-    let details = app.service()?.install_plugin(&caller, bytes, grant).await?;
+    let offered = offered(body, query.signature)?;
+    let details = app
+        .service()?
+        .install_plugin(&caller, offered, grant)
+        .await?;
     Ok((StatusCode::CREATED, answer(details)))
 }
 

@@ -5,6 +5,7 @@
 
 use leasehold_authority::Error as AuthorityError;
 use leasehold_contract::{Code, Error as ProviderError};
+use leasehold_egress::{RegistryError, RegistryFault};
 use leasehold_runtime::{Failure, InstallError};
 use serde_json::Value;
 
@@ -61,6 +62,10 @@ impl From<ServiceError> for ApiError {
             ServiceError::Provider { what, error } => provider(&what, error),
             ServiceError::Component { what, failure } => component(&what, *failure),
             ServiceError::Install(error) => install(&error),
+            ServiceError::Registry(error) => registry(&error),
+            ServiceError::Unsigned { .. } => {
+                ApiError::new(ErrorCode::SignatureRefused, error.to_string())
+            }
             ServiceError::Invalid { violations } => ApiError::violations(violations),
             ServiceError::Refused { code, message } => ApiError::new(listed(code), message),
             ServiceError::Tripped { retry_after, .. } => {
@@ -162,6 +167,40 @@ fn component(what: &str, failure: Failure) -> ApiError {
             )
         }
     }
+}
+
+fn registry(error: &RegistryError) -> ApiError {
+    let mut retry_after = None;
+    let code = match &error.why {
+        RegistryFault::NoCredential { .. }
+        | RegistryFault::Unauthenticated { .. }
+        | RegistryFault::Denied { .. } => ErrorCode::TargetUnauthenticated,
+        RegistryFault::NotFound { .. } => ErrorCode::NotFound,
+        RegistryFault::RateLimited { retry_after: wait } => {
+            retry_after = wait.map(|wait| u32::try_from(wait.as_secs()).unwrap_or(u32::MAX));
+            ErrorCode::RateLimited
+        }
+        RegistryFault::Wire(error) => match error.code {
+            Code::UntrustedPeer => ErrorCode::UntrustedPeer,
+            Code::PermissionDenied => ErrorCode::EgressDenied,
+            _ => ErrorCode::TargetUnavailable,
+        },
+        RegistryFault::Failed { .. } | RegistryFault::Deadline(_) => ErrorCode::TargetUnavailable,
+        RegistryFault::Realm(_) | RegistryFault::Redirect(_) => ErrorCode::EgressDenied,
+        RegistryFault::NotAComponent(_) => ErrorCode::InvalidComponent,
+        RegistryFault::Unexpected { .. }
+        | RegistryFault::Truncated { .. }
+        | RegistryFault::Size { .. }
+        | RegistryFault::TooLarge { .. }
+        | RegistryFault::Digest { .. }
+        | RegistryFault::DigestHeader { .. }
+        | RegistryFault::Encoded(_)
+        | RegistryFault::Malformed(_)
+        | RegistryFault::Challenge(_) => ErrorCode::RegistryFailed,
+    };
+    let mut answer = ApiError::new(code, error.to_string()).with("reason", error.why.reason());
+    answer.retry_after = retry_after;
+    answer
 }
 
 fn install(error: &InstallError) -> ApiError {

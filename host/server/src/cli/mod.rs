@@ -6,6 +6,7 @@
 mod access;
 mod admin;
 mod client;
+mod component;
 mod copy;
 mod draft;
 mod environment;
@@ -17,6 +18,7 @@ mod pack;
 mod plugin;
 mod plugin_text;
 mod progress;
+mod push;
 mod rekey;
 mod secret;
 mod standard;

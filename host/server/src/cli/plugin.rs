@@ -1,22 +1,23 @@
-//! `plugin …`: look at a component, show what it asks for, install and grant it, go back, see how it does.
+//! `plugin …`: look at a component, show what it asks for, install and grant it, go back, see how it does, publish it.
 
 use std::io::{BufRead, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use bytes::Bytes;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value, json};
 
 use super::client::{Client, encode, refusal_of};
+use super::component::{Component, ComponentArgs};
 use super::exit::{CliError, DONE};
 use super::output::{Column, Output, plain, write_all};
 use super::plugin_text::{details, offer};
 use super::progress::during;
+use super::push::PushArgs;
 use crate::api::errors::ApiError;
 use crate::api::plugin_views::OfferView;
-use crate::service;
+use crate::service::{self, PluginOffer, ServiceError};
 
 const PLUGIN: &[Column] = &[
     ("KEY", "key"),
@@ -31,13 +32,12 @@ const PLUGIN: &[Column] = &[
 /// `plugin …`
 #[derive(Debug, Subcommand)]
 pub enum PluginCommand {
-    /// Show what a component is and asks for; needs no server and installs nothing
-    Inspect {
-        /// The component, a .wasm file
-        file: PathBuf,
-    },
+    /// Show what a component is and asks for, and install nothing; of a file this needs no server
+    Inspect(InspectArgs),
     /// Show what a component asks for, and install it: granted where you say so, else it waits for its grant
     Install(InstallArgs),
+    /// Publish a component in a registry; needs no server, and prints the name with its digest
+    Push(PushArgs),
     /// Grant a revision that waits, once you have read what it asks for
     Grant(GrantArgs),
     /// Turn down a revision that waits; what served goes on serving
@@ -86,11 +86,21 @@ pub enum PluginCommand {
     },
 }
 
+/// `plugin inspect`
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    #[command(flatten)]
+    component: ComponentArgs,
+    /// A file with the public key, in PEM, whose signature over the file it must be
+    #[arg(long, value_name = "FILE", requires = "signature")]
+    key: Option<PathBuf>,
+}
+
 /// `plugin install`
 #[derive(Debug, Args)]
 pub struct InstallArgs {
-    /// The component, a .wasm file
-    file: PathBuf,
+    #[command(flatten)]
+    component: ComponentArgs,
     /// Grant what is shown without asking
     #[arg(long, short, conflicts_with = "grant")]
     yes: bool,
@@ -125,12 +135,22 @@ impl PluginCommand {
         client: impl FnOnce() -> Result<Client, CliError>,
         out: &Output,
     ) -> Result<u8, CliError> {
-        if let PluginCommand::Inspect { file } = &self {
-            return inspect(file, out).await;
-        }
-        let client = &client()?;
         match self {
-            PluginCommand::Inspect { .. } => {}
+            PluginCommand::Inspect(args) => {
+                args.run(client, out).await?;
+                Ok(DONE)
+            }
+            PluginCommand::Push(args) => {
+                args.run(out).await?;
+                Ok(DONE)
+            }
+            other => other.with_server(&client()?, out).await,
+        }
+    }
+
+    async fn with_server(self, client: &Client, out: &Output) -> Result<u8, CliError> {
+        match self {
+            PluginCommand::Inspect(_) | PluginCommand::Push(_) => {}
             PluginCommand::Install(args) => args.run(client, out).await?,
             PluginCommand::Grant(args) => args.run(client, out).await?,
             PluginCommand::Deny { key } => {
@@ -175,38 +195,74 @@ fn path(key: &str, what: &str) -> String {
     format!("/api/plugins/{}{what}", encode(key))
 }
 
-fn read(file: &Path) -> Result<Bytes, CliError> {
-    std::fs::read(file)
-        .map(Bytes::from)
-        .map_err(|e| CliError::Usage(format!("{}: {e}", file.display())))
+/// An error of what is done without a server, as a server would tell it.
+pub fn refused(error: ServiceError) -> CliError {
+    let refused = ApiError::from(error);
+    refusal_of(refused.code.status().as_u16(), &refused.to_json())
 }
 
-async fn inspect(file: &Path, out: &Output) -> Result<u8, CliError> {
-    let looking = service::inspect(read(file)?);
-    let looked = match during("compiling the component", looking).await {
-        Ok(looked) => OfferView::from(looked),
-        Err(error) => {
-            let refused = ApiError::from(error);
-            return Err(refusal_of(
-                refused.code.status().as_u16(),
-                &refused.to_json(),
-            ));
+/// Looks at a component without a server.
+pub async fn during_local(
+    looking: impl Future<Output = Result<PluginOffer, ServiceError>>,
+) -> Result<PluginOffer, CliError> {
+    during("compiling the component", looking)
+        .await
+        .map_err(refused)
+}
+
+impl InspectArgs {
+    async fn run(
+        self,
+        client: impl FnOnce() -> Result<Client, CliError>,
+        out: &Output,
+    ) -> Result<(), CliError> {
+        let looked = match self.component.find()? {
+            Component::File { bytes, signature } => {
+                let signed = match (self.key, signature) {
+                    (None, None) => None,
+                    (Some(file), Some(signature)) => {
+                        let name = file.display().to_string();
+                        let key = service::signing_key("--key", &name, &file)
+                            .map_err(|e| CliError::Usage(e.to_string()))?;
+                        Some((key, signature))
+                    }
+                    _ => {
+                        return Err(CliError::Usage(
+                            "--signature and --key belong together: a signature is by somebody; give both or neither"
+                                .into(),
+                        ));
+                    }
+                };
+                let looked = during_local(service::inspect(bytes, signed)).await?;
+                serde_json::to_value(OfferView::from(looked))
+                    .map_err(|e| CliError::Local(e.to_string()))?
+            }
+            Component::Named(_) if self.key.is_some() => {
+                return Err(CliError::Usage(
+                    "--key belongs to a file; of a registry the server's settings say which keys count"
+                        .into(),
+                ));
+            }
+            named @ Component::Named(_) => {
+                let client = client()?;
+                let looking = named.post(&client, "/api/plugins/inspect", &[]);
+                during("fetching and compiling the component", looking).await?
+            }
+        };
+        if out.is_json() {
+            return out.value(&looked);
         }
-    };
-    let looked = serde_json::to_value(looked).map_err(|e| CliError::Local(e.to_string()))?;
-    if out.is_json() {
-        out.value(&looked)?;
-    } else {
-        write_all(offer(&looked, true).as_bytes())?;
+        write_all(offer(&looked, true).as_bytes())
     }
-    Ok(DONE)
 }
 
 impl InstallArgs {
     async fn run(self, client: &Client, out: &Output) -> Result<(), CliError> {
-        let bytes = read(&self.file)?;
-        let looking = client.post_component("/api/plugins/inspect", bytes.clone());
+        let component = self.component.find()?;
+        let looking = component.post(client, "/api/plugins/inspect", &[]);
         let shown = during("compiling the component", looking).await?;
+        // What is installed is what was shown, whatever its name stands for by then.
+        let component = component.as_shown(&shown);
         tell(&offer(&shown, false));
         let enough = shown["wider"].as_array().is_some_and(Vec::is_empty);
         let granted = match &self.grant {
@@ -222,14 +278,14 @@ impl InstallArgs {
                     .into(),
             ));
         }
-        let mut path = "/api/plugins".to_owned();
-        if let Some(grant) = &granted {
-            path.push_str(&format!("?grant={}", encode(grant)));
+        let mut query = Vec::new();
+        if let Some(grant) = granted {
+            query.push(("grant", grant));
             if !self.without.is_empty() {
-                path.push_str(&format!("&without={}", encode(&self.without.join(","))));
+                query.push(("without", self.without.join(",")));
             }
         }
-        let installing = client.post_component(&path, bytes);
+        let installing = component.post(client, "/api/plugins", &query);
         let made = during("installing", installing).await?;
         if made["pending"].is_object() {
             let key = plain(made["key"].as_str().unwrap_or(""));

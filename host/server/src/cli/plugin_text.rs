@@ -24,6 +24,23 @@ fn list(value: &Value, key: &str) -> Vec<String> {
         .collect()
 }
 
+/// Where a component came from and who signed it; nothing of one that was sent unsigned.
+fn source(of: &Value) -> String {
+    let source = &of["source"];
+    let mut out = String::new();
+    if source["reference"].is_string() {
+        out.push_str(&format!("from {}\n", text(source, "reference")));
+    }
+    if source["signedBy"].is_string() {
+        out.push_str(&format!(
+            "signed by the key {}: {}\n",
+            text(source, "signedBy"),
+            text(source, "signedDigest")
+        ));
+    }
+    out
+}
+
 fn sentences(out: &mut String, head: &str, all: &[String]) {
     out.push_str(&format!("\n{head}\n"));
     if all.is_empty() {
@@ -52,6 +69,7 @@ pub fn offer(offer: &Value, whole: bool) -> String {
         text(offer, "summary"),
         text(offer, "digest"),
     );
+    out.push_str(&source(offer));
     if whole {
         joined(&mut out, "capabilities", &list(offer, "capabilities"));
         joined(&mut out, "imports", &list(offer, "imports"));
@@ -97,6 +115,7 @@ pub fn pending(plugin: &Value) -> String {
         text(waits, "revision"),
         text(waits, "digest"),
     );
+    out.push_str(&source(waits));
     sentences(&mut out, "Granting it allows it to:", &list(waits, "asks"));
     joined(
         &mut out,
@@ -122,6 +141,7 @@ pub fn details(plugin: &Value) -> String {
         text(plugin, "revision"),
         text(plugin, "digest"),
     );
+    out.push_str(&source(plugin));
     if plugin["grantedBy"].is_string() {
         let head = format!(
             "Granted by {} at {}, it may:",
@@ -158,6 +178,9 @@ pub fn details(plugin: &Value) -> String {
                 (Some(by), true) => format!(", grant carried over when {} installed it", plain(by)),
             }
         ));
+        for line in source(one).lines() {
+            out.push_str(&format!("    {line}\n"));
+        }
     }
     out
 }
@@ -188,11 +211,13 @@ mod tests {
     fn what_a_component_says_of_itself_reaches_the_terminal_without_control_characters() {
         let shown = offer(
             &json!({ "key": "a", "version": "1", "driver": "ssh", "size": 3, "title": "T\u{1b}[2J", "summary": "",
+                     "source": { "reference": "oci://r/a\u{1b}[1m", "signedBy": "k\u{7}" },
                      "digest": "d", "asks": ["run\u{7}"], "wider": [] }),
             false,
         );
         assert!(!shown.contains(['\u{1b}', '\u{7}']), "{shown:?}");
         assert!(shown.contains("  - run \n"), "{shown}");
         assert!(shown.contains("grant is enough"), "{shown}");
+        assert!(shown.contains("signed by the key k"), "{shown}");
     }
 }

@@ -3,13 +3,13 @@
 //! Who may is the authority's to say once more; what a component may do from then on is in `loaded`. Nothing here calls a
 //! component but to ask it what it is.
 
-use bytes::Bytes;
 use leasehold_authority::{Actor, Error as AuthorityError, Plugin as Installed, wider};
 use leasehold_contract::Grant;
 use leasehold_egress::PoolScope;
 
 use super::error::ServiceError;
 use super::model::{GrantRequest, PendingOffer, PluginDetails, PluginOffer};
+use super::sources::Offered;
 use super::{Service, narrowing, offer};
 
 impl Service {
@@ -20,11 +20,12 @@ impl Service {
     pub async fn inspect_plugin(
         &self,
         actor: &Actor,
-        bytes: Bytes,
+        offered: Offered,
     ) -> Result<PluginOffer, ServiceError> {
         self.accepting()?;
         actor.require_manage()?;
-        self.catalog().inspect(bytes).await
+        let (bytes, source) = self.sources().take(actor, offered).await?;
+        self.catalog().inspect(bytes, source).await
     }
 
     /// Installs a component. With a grant of what was shown, it serves; without, it does so where it asks for no more than
@@ -35,12 +36,14 @@ impl Service {
     pub async fn install_plugin(
         &self,
         actor: &Actor,
-        bytes: Bytes,
+        offered: Offered,
         grant: Option<GrantRequest>,
     ) -> Result<PluginDetails, ServiceError> {
         self.accepting()?;
         actor.require_manage()?;
-        let installed = self.catalog().install(actor, bytes, grant).await?;
+        let (bytes, source) = self.sources().take(actor, offered).await?;
+        let catalog = self.catalog();
+        let installed = catalog.install(actor, bytes, source, grant).await?;
         self.details(installed).await
     }
 

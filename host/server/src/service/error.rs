@@ -30,6 +30,17 @@ pub enum ServiceError {
     /// A component cannot be installed.
     #[error(transparent)]
     Install(Box<leasehold_runtime::InstallError>),
+    /// A registry did not give a component.
+    #[error(transparent)]
+    Registry(Box<leasehold_egress::RegistryError>),
+    /// A component is not signed as its source asks.
+    #[error("{what}: {why}")]
+    Unsigned {
+        /// Which component.
+        what: String,
+        /// What is wrong with its signatures.
+        why: leasehold_authority::Unsigned,
+    },
     /// What was given cannot work.
     #[error("{}", summary(violations))]
     Invalid {
@@ -68,6 +79,12 @@ pub enum ServiceError {
 impl From<leasehold_runtime::InstallError> for ServiceError {
     fn from(error: leasehold_runtime::InstallError) -> ServiceError {
         ServiceError::Install(Box::new(error))
+    }
+}
+
+impl From<leasehold_egress::RegistryError> for ServiceError {
+    fn from(error: leasehold_egress::RegistryError) -> ServiceError {
+        ServiceError::Registry(Box::new(error))
     }
 }
 

@@ -30,6 +30,7 @@ mod plugins;
 mod probe;
 mod progress;
 mod secrets;
+mod sources;
 mod teardown;
 mod turns;
 mod web;
@@ -58,6 +59,8 @@ pub use model::{
 };
 pub(crate) use offer::read_parts;
 pub use open::{OpenError, ServiceOptions, inspect};
+pub(crate) use sources::key as signing_key;
+pub use sources::{Offered, SourcesError};
 
 pub use progress::{Progress, Watched};
 
@@ -68,6 +71,7 @@ use contexts::Contexts;
 use gates::Gates;
 use plugins::Catalog;
 use progress::Board;
+use sources::Sources;
 use turns::Turns;
 
 /// The orchestrator. Cheap to clone.
@@ -79,6 +83,7 @@ pub struct Service {
 struct Inner {
     authority: Authority,
     catalog: Catalog,
+    sources: Sources,
     ways: Ways,
     /// The container engines that may be root on this machine.
     host_roots: HostRoots,
@@ -121,12 +126,13 @@ pub struct ServiceStats {
 
 impl Service {
     /// A service on these parts. It serves nothing until [`Service::start`] has run.
-    pub fn new(
+    pub(crate) fn new(
         authority: Authority,
         runtime: Runtime,
         ssh: SshSettings,
         http: HttpSettings,
         plugins: &PluginSettings,
+        sources: Sources,
     ) -> Service {
         let tasks = TaskTracker::new();
         Service {
@@ -138,6 +144,7 @@ impl Service {
                     plugins.breaker,
                     tasks.clone(),
                 ),
+                sources,
                 authority,
                 host_roots: http.host_roots.clone(),
                 ways: Ways {
@@ -299,6 +306,10 @@ impl Service {
 
     fn host_roots(&self) -> &HostRoots {
         &self.inner.host_roots
+    }
+
+    fn sources(&self) -> &Sources {
+        &self.inner.sources
     }
 
     fn ssh(&self) -> &Ssh {

@@ -3,7 +3,7 @@
 //! These are plain values: no behaviour, no access decisions. Rows of the authority are passed on as they are.
 
 use bytes::Bytes;
-use leasehold_authority::{Execution, Plugin, Revision, RevisionStanding};
+use leasehold_authority::{Execution, Plugin, Revision, RevisionStanding, Source};
 use leasehold_contract::{Finding, Grant, Manifest, Part, Size};
 use serde::Serialize;
 use serde_json::Value;
@@ -17,6 +17,8 @@ pub struct PluginOffer {
     pub digest: String,
     /// Its size in bytes.
     pub size: u64,
+    /// Where it came from, and who signed it.
+    pub source: Source,
     /// What it says of itself, checked.
     pub manifest: Manifest,
     /// The interfaces that it exports, such as `execution`.

@@ -3,6 +3,7 @@
 //! Pure: from a manifest to text. Nothing that a component asks for may be missing here; a new kind of request needs
 //! a sentence before it can be granted.
 
+use leasehold_authority::Source;
 use leasehold_contract::{FieldViolation, Grant, Manifest, Part, Role, Site};
 use leasehold_runtime::Prepared;
 use sha2::{Digest, Sha256};
@@ -12,7 +13,7 @@ use super::error::ServiceError;
 use super::model::PluginOffer;
 
 /// What a component is and asks for, compared with nothing.
-pub(crate) fn of(prepared: Prepared, size: u64) -> PluginOffer {
+pub(crate) fn of(prepared: Prepared, size: u64, source: Source) -> PluginOffer {
     let digest = prepared.digest_hex();
     let capabilities: Vec<String> = prepared
         .capabilities
@@ -25,6 +26,7 @@ pub(crate) fn of(prepared: Prepared, size: u64) -> PluginOffer {
         request_digest: request_digest(&digest, &asks),
         digest,
         size,
+        source,
         parts: parts(&Grant::asked(&prepared.manifest)),
         manifest: prepared.manifest.as_ref().clone(),
         capabilities,

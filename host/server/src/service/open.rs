@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt};
-use leasehold_authority::Authority;
+use leasehold_authority::{Authority, SignaturePolicy, SigningKey, Source};
 use leasehold_egress::{HostRoots, HttpSettings, SshSettings};
 use leasehold_runtime::{Allocation, Cache, Failure, Runtime, Settings};
 
 use super::error::ServiceError;
+use super::sources::{Sources, SourcesError};
 use super::{PluginOffer, Service, offer};
 use crate::settings::PluginSettings;
 
@@ -27,18 +28,35 @@ pub struct ServiceOptions {
     pub host_roots: HostRoots,
 }
 
-/// Looks at a component without a server: everything is checked as at an installation, nothing is stored.
+/// Looks at a component without a server: everything is checked as at an installation, nothing is stored; and where a key
+/// and a signature are given, that it is signed by that key.
 ///
 /// # Errors
 /// What would keep it from being installed, under the ceilings that a server has by default.
-pub async fn inspect(bytes: Bytes) -> Result<PluginOffer, ServiceError> {
+pub async fn inspect(
+    bytes: Bytes,
+    signed: Option<(SigningKey, String)>,
+) -> Result<PluginOffer, ServiceError> {
+    let signed = match signed {
+        None => None,
+        Some((key, signature)) => SignaturePolicy::SignedBy(vec![key])
+            .sent(&bytes, Some(&signature))
+            .map_err(|why| ServiceError::Unsigned {
+                what: "the component".to_owned(),
+                why,
+            })?,
+    };
     let runtime = Runtime::new(Settings {
         allocation: Allocation::OnDemand,
         ..Settings::default()
     })
     .map_err(|failure| ServiceError::of("looking at the component", failure))?;
     let size = bytes.len() as u64;
-    Ok(offer::of(runtime.prepare(bytes).await?, size))
+    let source = Source {
+        registry: None,
+        signed,
+    };
+    Ok(offer::of(runtime.prepare(bytes).await?, size, source))
 }
 
 /// Why a service did not open.
@@ -50,6 +68,9 @@ pub enum OpenError {
     /// Components cannot run here.
     #[error(transparent)]
     Runtime(#[from] Failure),
+    /// Where components may come from.
+    #[error(transparent)]
+    Sources(#[from] SourcesError),
     /// What is there cannot be worked on.
     #[error(transparent)]
     Service(#[from] ServiceError),
@@ -75,6 +96,11 @@ impl Service {
             .open_dir(COMPILED)
             .map_err(OpenError::Cache)?;
         let authority = options.authority;
+        let sources = Sources::open(
+            &options.plugins.sources,
+            options.component_bytes,
+            authority.clone(),
+        )?;
         let cache = Cache::new(compiled, *authority.aot_key());
         let runtime = Runtime::new(Settings {
             cache: Some(Arc::new(cache)),
@@ -91,6 +117,7 @@ impl Service {
                 ..HttpSettings::default()
             },
             &options.plugins,
+            sources,
         );
         service.start().await?;
         Ok(service)

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use leasehold_authority::{
     Actor, Authority, Decision, Entry, Error as AuthorityError, NewRevision, Plugin as Installed,
-    Revision, wider,
+    Revision, Source, wider,
 };
 use leasehold_contract::{Ceiling, Grant};
 use leasehold_runtime::{Prepared, Runtime};
@@ -209,12 +209,16 @@ impl Catalog {
         self.get(&installed.current.as_ref()?.digest)
     }
 
-    /// Looks at a component: everything is checked, nothing is stored.
-    pub(crate) async fn inspect(&self, bytes: Bytes) -> Result<PluginOffer, ServiceError> {
+    /// Looks at a component that comes from `source`: everything is checked, nothing is stored.
+    pub(crate) async fn inspect(
+        &self,
+        bytes: Bytes,
+        source: Source,
+    ) -> Result<PluginOffer, ServiceError> {
         let size = bytes.len() as u64;
         let prepared = self.runtime.prepare(bytes).await?;
         self.keep_inspected(prepared.clone());
-        let mut offer = offer::of(prepared, size);
+        let mut offer = offer::of(prepared, size, source);
         let plugins = self.authority.plugins();
         offer.installed = plugins.revision(&offer.digest).await.is_ok();
         offer.wider = plugins
@@ -224,18 +228,19 @@ impl Catalog {
         Ok(offer)
     }
 
-    /// Installs a component, with the grant of a person who was shown what it asks for, or without.
+    /// Installs a component that comes from `source`, with the grant of a person who was shown what it asks for, or without.
     pub(crate) async fn install(
         &self,
         actor: &Actor,
         bytes: Bytes,
+        source: Source,
         grant: Option<GrantRequest>,
     ) -> Result<Installed, ServiceError> {
         let prepared = match self.take_inspected(&bytes).await {
             Some(prepared) => prepared,
             None => self.runtime.prepare(bytes.clone()).await?,
         };
-        let offer = offer::of(prepared, bytes.len() as u64);
+        let offer = offer::of(prepared, bytes.len() as u64, source);
         let grant = match grant {
             Some(grant) => {
                 is_shown(&grant.request_digest, &offer.request_digest)?;
@@ -250,6 +255,7 @@ impl Catalog {
             capabilities: offer.capabilities,
             asks: Value::from(offer.asks),
             request_digest: offer.request_digest,
+            source: offer.source,
         };
         let installed = self.authority.plugins().install(actor, new, grant).await?;
         if let Some(current) = &installed.current {

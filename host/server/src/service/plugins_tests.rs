@@ -48,7 +48,10 @@ async fn a_component_that_was_inspected_is_installed_without_being_asked_again()
         plugins.breaker,
         TaskTracker::new(),
     );
-    let offer = catalog.inspect(bytes.clone()).await.unwrap();
+    let offer = catalog
+        .inspect(bytes.clone(), Source::default())
+        .await
+        .unwrap();
     assert_eq!(runtime.stats().calls.ok, 1);
     let operator = Actor::local_operator();
     let grant = || {
@@ -58,7 +61,7 @@ async fn a_component_that_was_inspected_is_installed_without_being_asked_again()
         })
     };
     let installed = catalog
-        .install(&operator, bytes.clone(), grant())
+        .install(&operator, bytes.clone(), Source::default(), grant())
         .await
         .unwrap();
     assert_eq!(
@@ -66,6 +69,9 @@ async fn a_component_that_was_inspected_is_installed_without_being_asked_again()
         ("null", 1)
     );
     // Once: what is installed again without another look is asked again.
-    catalog.install(&operator, bytes, grant()).await.unwrap();
+    catalog
+        .install(&operator, bytes, Source::default(), grant())
+        .await
+        .unwrap();
     assert_eq!(runtime.stats().calls.ok, 2);
 }

@@ -8,6 +8,7 @@ mod file;
 mod flags;
 mod places;
 mod plugins;
+mod sources;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,6 +20,9 @@ pub use file::{FileLimits, FileSettings};
 pub use flags::ServeArgs;
 pub use places::Places;
 pub use plugins::{BreakerSettings, FilePlugins, PluginSettings};
+pub use sources::{
+    ComponentSources, FileFiles, FileSource, SignedBy, SourceSettings, WrittenSignedBy,
+};
 
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, clap::ValueEnum)]

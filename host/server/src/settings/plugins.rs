@@ -1,7 +1,10 @@
-//! What any component may use and reach on this server, and when one that fails again and again is left alone.
+//! What any component may use and reach on this server, where it may come from, and when one that fails again and again is
+//! left alone.
 //!
 //! A grant is bounded by it, whatever an administrator allowed.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use leasehold_contract::Ceiling;
@@ -9,6 +12,7 @@ use leasehold_runtime::Ceilings;
 use serde::Deserialize;
 
 use super::SettingsError;
+use super::sources::{ComponentSources, FileFiles, FileSource, Written};
 
 /// The ceilings, and the breaker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +27,8 @@ pub struct PluginSettings {
     pub allow_origins: bool,
     /// When new leases of a provider are stopped.
     pub breaker: BreakerSettings,
+    /// Where components may come from.
+    pub sources: ComponentSources,
 }
 
 impl Default for PluginSettings {
@@ -33,6 +39,7 @@ impl Default for PluginSettings {
             allow_streams: true,
             allow_origins: true,
             breaker: BreakerSettings::default(),
+            sources: ComponentSources::default(),
         }
     }
 }
@@ -104,6 +111,14 @@ pub struct FilePlugins {
     pub breaker_backoff_seconds: Option<u64>,
     /// How long at most.
     pub breaker_longest_backoff_seconds: Option<u64>,
+    /// How long a pull from a registry may take.
+    pub pull_seconds: Option<u64>,
+    /// `[plugins.keys]`: files with public keys.
+    pub keys: Option<BTreeMap<String, PathBuf>>,
+    /// `[plugins.files]`
+    pub files: Option<FileFiles>,
+    /// `[[plugins.sources]]`
+    pub sources: Option<Vec<FileSource>>,
 }
 
 impl FilePlugins {
@@ -133,6 +148,13 @@ impl FilePlugins {
                     default.breaker.longest,
                 ),
             },
+            sources: Written {
+                keys: self.keys,
+                files: self.files,
+                sources: self.sources,
+                pull_seconds: self.pull_seconds,
+            }
+            .resolve()?,
         };
         settings.check()?;
         Ok(settings)

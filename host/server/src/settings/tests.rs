@@ -169,7 +169,21 @@ fn the_documented_table_of_plugins_is_what_holds_where_nothing_is_said() {
         .unwrap();
     let documented = Room::new(Some(table)).resolve(&[]).unwrap().plugins;
     assert_eq!(documented, PluginSettings::default());
-    assert_eq!(table.lines().count(), 12, "every key is in it");
+    assert_eq!(table.lines().count(), 13, "every key is in it");
+}
+
+#[test]
+fn the_documented_sources_can_be_written_like_that() {
+    let page = include_str!("../../../../docs/plugins.md");
+    let table = page
+        .split("```toml\n")
+        .nth(2)
+        .and_then(|rest| rest.split("```").next())
+        .unwrap();
+    let sources = Room::new(Some(table)).resolve(&[]).unwrap().plugins.sources;
+    assert_eq!(sources.registries.len(), 2);
+    assert!(sources.registries[0].covers("acme/ssh"));
+    assert_eq!(sources.files, SignedBy::Anyone);
 }
 
 #[test]
