@@ -20,7 +20,7 @@ use crate::keys::{Keys, MasterKey, MasterKeyError, default_path};
 use crate::lease::{ClockGuard, Leases};
 use crate::plugin::Plugins;
 use crate::rekey;
-use crate::secret::{AccessLog, Secrets};
+use crate::secret::{AccessLog, NamedUses, Secrets};
 use crate::store::{self, Store, WriterParts};
 use crate::token::{TokenMemory, Tokens};
 
@@ -116,6 +116,7 @@ struct Shared {
     environments: Arc<EnvironmentMemory>,
     guard: Arc<Mutex<ClockGuard>>,
     accesses: Arc<AccessLog>,
+    named: Arc<NamedUses>,
     started: Instant,
     /// Held for as long as the authority is; the lock goes with the process.
     _lock: std::fs::File,
@@ -256,6 +257,7 @@ impl Authority {
                 environments: Arc::default(),
                 guard: Arc::default(),
                 accesses: Arc::default(),
+                named: Arc::default(),
                 started: Instant::now(),
                 _lock: lock,
             }),
@@ -304,6 +306,7 @@ impl Authority {
             keys: Arc::clone(&self.shared.keys),
             environments: Arc::clone(&self.shared.environments),
             accesses: Arc::clone(&self.shared.accesses),
+            named: Arc::clone(&self.shared.named),
         }
     }
 

@@ -228,9 +228,14 @@ fn an_account_is_needed_its_password_is_a_secret_of_the_instance_and_each_use_is
     let refused = house.install(&name, "");
     assert_eq!(refused.code(), "target_unauthenticated", "{}", refused.body);
     assert_eq!(refused.json()["details"]["reason"], "unauthenticated");
+    let used = house
+        .server
+        .run(&["secret", "delete", "registry", "--instance"]);
+    assert_eq!(used.code, 5, "{used:?}");
+    assert!(used.stderr.contains("plugins.sources"), "{used:?}");
     house
         .server
-        .json(&["secret", "delete", "registry", "--instance"]);
+        .json(&["secret", "delete", "registry", "--instance", "--force"]);
     let missing = house.install(&name, "");
     assert_eq!(missing.code(), "secret_missing", "{}", missing.body);
     assert_eq!(house.plugin()["status"], "working");

@@ -251,3 +251,29 @@ fn what_is_no_source_is_refused_by_its_field_before_anybody_is_asked() {
     }
     assert!(registry.heard().is_empty());
 }
+
+#[test]
+fn what_the_command_showed_is_what_it_installs_whatever_the_tag_stands_for_then() {
+    let registry = FalseRegistry::start().expect("a registry");
+    let Some(house) = House::with(&source(&registry.authority(), "'anyone'", "")) else {
+        return;
+    };
+    let shown = shaped(&modest());
+    let swapped = shaped(&changed(json!({ "ssh": true, "version": "6.6.6" })));
+    let reply = |component: &[u8]| {
+        registry.lay_blob("shape", component);
+        let layer = descriptor("application/wasm", component);
+        let manifest = manifest(&[layer]);
+        registry.lay_manifest("shape", "unused", &manifest);
+        Reply::new(200, manifest.to_string()).with("content-type", MANIFEST)
+    };
+    let each = vec![reply(&shown), reply(&swapped)];
+    registry.lay_each("/v2/shape/manifests/1.0", each);
+    let name = format!("oci://{}/shape:1.0", registry.authority());
+    let installed = house.server.json(&["plugin", "install", &name, "--yes"]);
+    assert_eq!(
+        (&installed["version"], &installed["source"]["tag"]),
+        (&json!("1.0.0"), &json!("1.0")),
+        "{installed}"
+    );
+}

@@ -26,6 +26,7 @@ pub(crate) use access::AccessLog;
 pub use access::{Access, AccessFilter, Accessor};
 pub(crate) use binding::{Wanted, bind, drop_pins, pin_for_lease};
 pub use named::NamedSecret;
+pub(crate) use named::NamedUses;
 pub(crate) use pasted::put as put_pasted;
 pub use pasted::{PastedSecret, take_pasted};
 pub(crate) use reference::{Reference, find as find_references, read as read_reference};
@@ -54,6 +55,7 @@ pub struct Secrets {
     pub(crate) keys: Arc<Keys>,
     pub(crate) environments: Arc<EnvironmentMemory>,
     pub(crate) accesses: Arc<AccessLog>,
+    pub(crate) named: Arc<NamedUses>,
 }
 
 /// A secret to be kept.

@@ -1,17 +1,34 @@
 //! Secrets of the instance that the server's settings name, such as a registry's password.
 //!
 //! There is no binding: who writes the settings decides toward whom such a value goes, and nobody who can only edit the
-//! database or call the API can change that. Every use is on record before the value is answered.
+//! database or call the API can change that. Every use is on record before the value is answered, and what the settings
+//! name counts as used.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use zeroize::Zeroizing;
 
 use super::access::{self, Accessor, Note};
 use super::seal::{self, Aad};
-use super::{Secrets, row, version};
+use super::{Secret, Secrets, row, version};
 use crate::actor::Actor;
 use crate::error::{Error, Result, code};
+
+/// Which secrets of the instance the settings name, each with the settings that do.
+#[derive(Debug, Default)]
+pub(crate) struct NamedUses(RwLock<BTreeMap<String, Vec<String>>>);
+
+impl NamedUses {
+    /// The settings that name this secret.
+    pub(super) fn of(&self, secret: &Secret) -> Vec<String> {
+        if secret.company_id.is_some() {
+            return Vec::new();
+        }
+        let named = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        named.get(&secret.name).cloned().unwrap_or_default()
+    }
+}
 
 /// A value that the settings name.
 pub struct NamedSecret {
@@ -30,6 +47,12 @@ impl std::fmt::Debug for NamedSecret {
 }
 
 impl Secrets {
+    /// Says which secrets of the instance the settings name, by name, each with the settings that do: those are in use from
+    /// now on, whether they are there or not.
+    pub fn set_named_uses(&self, uses: BTreeMap<String, Vec<String>>) {
+        *self.named.0.write().unwrap_or_else(PoisonError::into_inner) = uses;
+    }
+
     /// The newest value of the instance's secret `name`, for an administrator. `setting` names the setting that names it,
     /// and `destinations` toward whom it goes; both are recorded.
     pub async fn resolve_named(

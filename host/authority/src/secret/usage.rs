@@ -1,6 +1,6 @@
 //! What uses a secret, and deleting it.
 //!
-//! An environment uses what is bound in it; a lease what it pinned, until it has ended. Nothing but
+//! An environment uses what is bound in it; a lease what it pinned, until it has ended; the settings what they name. Nothing but
 //! [`Secrets::delete`] deletes a secret, and that only when nothing uses it or when it is forced: then the bindings and
 //! pins go with it, and whoever needs the value is told that it is missing.
 
@@ -64,12 +64,14 @@ pub struct SecretUses {
     pub environments: Vec<EnvironmentUse>,
     /// By lease and place.
     pub leases: Vec<LeaseUse>,
+    /// The settings of the server that name it.
+    pub settings: Vec<String>,
 }
 
 impl SecretUses {
     /// Whether nothing does.
     pub fn is_empty(&self) -> bool {
-        self.environments.is_empty() && self.leases.is_empty()
+        self.environments.is_empty() && self.leases.is_empty() && self.settings.is_empty()
     }
 
     /// The ids of the environments, each once.
@@ -87,16 +89,27 @@ impl SecretUses {
             1 => format!("1 {what}"),
             n => format!("{n} {what}s"),
         };
-        format!(
+        let mut words = format!(
             "{} and {}",
             count(self.environment_ids().len(), "environment"),
             count(self.lease_ids().len(), "unreleased lease")
-        )
+        );
+        if !self.settings.is_empty() {
+            words.push_str(&format!(
+                ", and by the settings ({})",
+                self.settings.join("; ")
+            ));
+        }
+        words
     }
 
     pub(super) fn details(&self) -> Value {
         let first = |ids: Vec<&str>| ids.into_iter().take(NAMED).collect::<Value>();
-        json!({ "environments": first(self.environment_ids()), "leases": first(self.lease_ids()) })
+        let mut details = json!({ "environments": first(self.environment_ids()), "leases": first(self.lease_ids()) });
+        if !self.settings.is_empty() {
+            details["settings"] = self.settings.iter().take(NAMED).cloned().collect();
+        }
+        details
     }
 }
 
@@ -166,6 +179,7 @@ pub(super) async fn of(
     Ok(SecretUses {
         environments,
         leases,
+        settings: Vec::new(),
     })
 }
 
@@ -191,27 +205,31 @@ impl Secrets {
     /// What uses a secret: what deleting it by force would break.
     pub async fn uses(&self, id: &str) -> Result<SecretUses> {
         let mut db = self.store.read().acquire().await?;
-        row::load(&mut *db, &self.keys, id).await?;
-        of(&mut db, id, None).await
+        let secret = row::load(&mut *db, &self.keys, id).await?;
+        let mut uses = of(&mut db, id, None).await?;
+        uses.settings = self.named.of(&secret);
+        Ok(uses)
     }
 
-    /// Deletes a secret with all its versions. Refused while an environment or an unreleased lease uses it, unless it is
-    /// forced; answers what used it. What was forced away is missing from then on.
+    /// Deletes a secret with all its versions. Refused while an environment, an unreleased lease or the settings use it,
+    /// unless it is forced; answers what used it. What was forced away is missing from then on.
     pub async fn delete(&self, actor: &Actor, id: &str, force: bool) -> Result<SecretUses> {
         actor.require_manage()?;
         let (actor, id) = (actor.clone(), id.to_owned());
         let memory = Arc::clone(&self.environments);
+        let named = Arc::clone(&self.named);
         self.store
             .write(move |tx| {
                 Box::pin(async move {
                     let keys = Arc::clone(&tx.keys);
                     let secret = row::load(&mut tx.db, &keys, &id).await?;
-                    let uses = of(&mut tx.db, &id, None).await?;
+                    let mut uses = of(&mut tx.db, &id, None).await?;
+                    uses.settings = named.of(&secret);
                     if !uses.is_empty() && !force {
                         return Err(Error::conflict_with(
                             code::SECRET_IN_USE,
                             format!(
-                                "secret {:?} is used by {}: take it out of the environments and release the leases first, or delete it by force and put up with what breaks",
+                                "secret {:?} is used by {}: take it out of there and release the leases first, or delete it by force and put up with what breaks",
                                 secret.name,
                                 uses.in_words()
                             ),

@@ -490,7 +490,7 @@ async fn a_secret_that_the_settings_name_is_answered_to_administrators_in_its_ne
  {
     let p = Place::new().await;
     let company = p.company("acme").await;
-    p.secret(&company, "registry", "of the company").await;
+    let of_company = p.secret(&company, "registry", "of the company").await;
     let ask = async |actor: &Actor| {
         let to = ["registry://r.example".to_owned()];
         let secrets = p.secrets();
@@ -530,6 +530,18 @@ async fn a_secret_that_the_settings_name_is_answered_to_administrators_in_its_ne
     let place = "plugins.sources, r.example";
     assert_eq!(told, [(2, "pull", place), (1, "pull", place)]);
     assert_eq!(all[0].destinations, ["registry://r.example"]);
+    // What the settings name is in use, and one of a company of the same name is not.
+    let setting = "plugins.sources, r.example".to_owned();
+    let named = [("registry".to_owned(), vec![setting.clone()])];
+    p.secrets().set_named_uses(named.into());
+    let uses = p.secrets().uses(&own.id).await.unwrap();
+    assert_eq!(uses.settings, [setting]);
+    let refused = p.secrets().delete(&operator(), &own.id, false).await;
+    assert!(
+        matches!(&refused, Err(Error::Conflict { code: "secret_in_use", message, .. }) if message.contains("r.example")),
+        "{refused:?}"
+    );
+    assert!(p.secrets().uses(&of_company).await.unwrap().is_empty());
     p.edit("UPDATE secret_versions SET sealed = (SELECT sealed FROM secret_versions WHERE version = 1) WHERE version = 2 AND sealed IS NOT NULL")
         .await;
     assert!(is_corrupt(ask(&operator()).await));

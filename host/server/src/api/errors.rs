@@ -76,7 +76,7 @@ codes! {
     EnvironmentChanged "environment_changed" 409 "The environment is no longer what the request was made for. Read it again.",
     EnvironmentNotDeletable "environment_not_deletable" 409 "Leases hold the environment; details.deleteBlockedReasons lists why.",
     EnvironmentPendingSandboxCleanup "environment_pending_sandbox_cleanup" 409 "A lease of this environment waits for its cleanup; what that needs cannot change until then.",
-    SecretInUse "secret_in_use" 409 "The secret, or this version of it, is used by environments or by leases that are not finished; details.environments and details.leases list some.",
+    SecretInUse "secret_in_use" 409 "The secret, or this version of it, is used by environments, by leases that are not finished, or by the server's settings; details.environments, details.leases and details.settings list some.",
     SecretMissing "secret_missing" 409 "A secret that the environment or the lease needs was deleted by force. The message says where it belongs.",
     PluginInUse "plugin_in_use" 409 "Environments or leases that are not finished use the plugin.",
     PluginDisabled "plugin_disabled" 409 "The plugin is disabled: it takes no new leases. Those that exist can be released.",

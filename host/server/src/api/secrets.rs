@@ -204,6 +204,8 @@ pub struct SecretUsesView {
     lease_count: usize,
     environments: Vec<EnvironmentUseView>,
     leases: Vec<LeaseUseView>,
+    /// The settings of the server that name it, such as a source of plugins.
+    settings: Vec<String>,
 }
 
 impl From<SecretUses> for SecretUsesView {
@@ -213,6 +215,7 @@ impl From<SecretUses> for SecretUsesView {
             lease_count: uses.lease_ids().len(),
             environments: uses.environments.into_iter().map(Into::into).collect(),
             leases: uses.leases.into_iter().map(Into::into).collect(),
+            settings: uses.settings,
         }
     }
 }
@@ -349,7 +352,7 @@ async fn get(
 /// This is what deleting it by force would break.
 #[utoipa::path(get, path = "/api/secrets/{secretId}/uses", operation_id = "listSecretUses", tag = "secrets",
     params(("secretId" = String, Path, description = "The secret's id")),
-    responses((status = 200, description = "Environments and unfinished leases, place by place", body = SecretUsesView)))]
+    responses((status = 200, description = "Environments and unfinished leases, place by place, and settings", body = SecretUsesView)))]
 async fn uses(
     State(app): State<App>,
     caller: Caller,
@@ -422,7 +425,7 @@ async fn set_version_status(
 
 /// Delete a secret
 ///
-/// Refused while an environment or an unfinished lease uses it, unless it is forced: then whatever needs it fails with
+/// Refused while an environment, an unfinished lease or the server's settings use it, unless it is forced: then whatever needs it fails with
 /// `secret_missing`. The answer is what used it.
 #[utoipa::path(delete, path = "/api/secrets/{secretId}", operation_id = "deleteSecret", tag = "secrets",
     params(("secretId" = String, Path, description = "The secret's id"), DeleteQuery),

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::admin::{InCompany, not_found};
 use super::client::{Client, encode};
 use super::exit::{CliError, DONE};
-use super::output::{Column, Output};
+use super::output::{Column, Output, plain};
 use super::rekey::RekeyArgs;
 
 const SECRET: &[Column] = &[
@@ -333,7 +333,9 @@ impl SecretCommand {
                 if out.is_json() {
                     out.value(&uses)?;
                 } else {
-                    let unused = uses["environmentCount"] == 0 && uses["leaseCount"] == 0;
+                    let unused = uses["environmentCount"] == 0
+                        && uses["leaseCount"] == 0
+                        && uses["settings"].as_array().is_none_or(Vec::is_empty);
                     let sentence = match (dry_run, unused) {
                         (false, true) => "deleted",
                         (false, false) => "deleted; these miss it now:",
@@ -358,6 +360,10 @@ fn show_uses(out: &Output, uses: &Value) -> Result<(), CliError> {
             out.told(&Value::Null, "")?;
             out.list(&uses[member], columns)?;
         }
+    }
+    for setting in uses["settings"].as_array().into_iter().flatten() {
+        let setting = plain(setting.as_str().unwrap_or_default());
+        out.told(&Value::Null, &format!("settings: {setting}"))?;
     }
     Ok(())
 }

@@ -69,6 +69,13 @@ struct Registry {
     policy: SignaturePolicy,
 }
 
+impl Registry {
+    /// The setting that it is, for messages and records.
+    fn setting(&self) -> String {
+        format!("plugins.sources, {}", self.settings.registry)
+    }
+}
+
 /// The sources of components.
 pub(crate) struct Sources {
     registries: Registries,
@@ -158,6 +165,13 @@ impl Sources {
                 settings: one.clone(),
             });
         }
+        let mut named: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for one in &known {
+            if let Some((_, secret)) = &one.settings.account {
+                named.entry(secret.clone()).or_default().push(one.setting());
+            }
+        }
+        authority.secrets().set_named_uses(named);
         Ok(Sources {
             registries: Registries::new(RegistrySettings {
                 total: settings.pull,
@@ -297,7 +311,7 @@ impl Sources {
         let Some((username, secret)) = &registry.settings.account else {
             return Ok(None);
         };
-        let setting = format!("plugins.sources, {}", registry.settings.registry);
+        let setting = registry.setting();
         let mut destinations = vec![format!("registry://{}", registry.settings.registry)];
         destinations.extend(registry.settings.realm.as_ref().map(ToString::to_string));
         let named = self
