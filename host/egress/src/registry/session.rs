@@ -2,7 +2,8 @@
 //!
 //! The first request of a conversation shows nothing; what the registry asks for then is answered by the specification
 //! of its tokens (distribution, "Token Authentication") or by Basic. The scope is our own and the least, whatever the
-//! registry names: with a realm that serves several, a token for another repository would be a token to hand on.
+//! registry names: with a realm that serves several, a token for another repository would be a token to hand on. In
+//! plain nobody is spoken to but an address of this machine.
 //! Invariant: the credential goes to the registry's own origin, or to the realm that was typed beside it.
 
 use std::time::{Duration, Instant, SystemTime};
@@ -21,7 +22,7 @@ use super::error::{RegistryError, RegistryFault, Stage, code_of};
 use super::reference::ContentDigest;
 use super::{Registries, RegistrySource};
 use crate::error::quote;
-use crate::http::{Answer, Body, Bounds, Destination, Parsed, PoolKey, Wire};
+use crate::http::{Answer, Body, Bounds, Destination, Host, Parsed, PoolKey, Scheme, Wire};
 use crate::secret::Secret;
 
 /// The most of a refusal's body that is read, for its code.
@@ -208,6 +209,13 @@ impl Session {
         if left.is_zero() {
             let total = self.registries.settings.total;
             return Err(self.fail(stage, RegistryFault::Deadline(total)));
+        }
+        let origin = &hop.destination.origin;
+        let here = matches!(&origin.host, Host::Ip(ip) if ip.is_loopback());
+        if origin.scheme == Scheme::Http && !here {
+            let what = format!("{origin}: http:// is only spoken to an address of this machine");
+            let error = Error::new(Code::PermissionDenied, what);
+            return Err(self.fail(stage, RegistryFault::Wire(error)));
         }
         let mut headers: Vec<(String, Secret)> = ask
             .headers

@@ -319,4 +319,17 @@ async fn a_registry_is_asked_only_for_what_is_its_own_and_over_tls_unless_it_was
         .unwrap_err();
     assert_eq!(error.why.reason(), "unreachable", "{error}");
     assert!(lab.registry.heard().is_empty());
+    // In plain nobody is asked but an address of this machine.
+    for name in ["registry.example", "10.0.0.1:5000", "localhost:5000"] {
+        let plain = RegistrySource {
+            registry: name.parse().unwrap(),
+            ..lab.source.clone()
+        };
+        let reference = format!("oci://{name}/acme/tool:1.0").parse().unwrap();
+        let asked = lab.client().pull(&plain, &reference).await;
+        let told = asked.unwrap_err().to_string();
+        assert!(told.contains("an address of this machine"), "{told}");
+    }
+    assert!(lab.resolved().is_empty());
+    assert!(lab.dialled_elsewhere().is_empty());
 }
