@@ -101,7 +101,7 @@ impl Component {
     }
 
     /// The same as it was shown: a name with the digest that it stood for then.
-    pub fn as_shown(self, offer: &Value) -> Component {
+    pub fn pinned_to(self, offer: &Value) -> Component {
         match (self, offer["source"]["reference"].as_str()) {
             (Component::Named(_), Some(reference)) => Component::Named(reference.to_owned()),
             (other, _) => other,

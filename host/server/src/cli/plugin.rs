@@ -262,7 +262,7 @@ impl InstallArgs {
         let looking = component.post(client, "/api/plugins/inspect", &[]);
         let shown = during("compiling the component", looking).await?;
         // What is installed is what was shown, whatever its name stands for by then.
-        let component = component.as_shown(&shown);
+        let component = component.pinned_to(&shown);
         tell(&offer(&shown, false));
         let enough = shown["wider"].as_array().is_some_and(Vec::is_empty);
         let granted = match &self.grant {
