@@ -187,7 +187,7 @@ impl Session {
             .with("accept", format!("{MANIFEST}, {INDEX}"));
         let answer = self.ask(stage, &ask).await?;
         if answer.head.status != 200 {
-            let missing = format!("manifest {name} in {}", self.path("").trim_matches('/'));
+            let missing = format!("manifest {name} in {}", self.repository());
             let refused = self.refused(stage, answer, &missing).await;
             return match refused.why {
                 missing @ RegistryFault::NotFound { .. } => Ok(Err(missing)),

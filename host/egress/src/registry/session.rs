@@ -113,6 +113,10 @@ impl Session {
         self.registries.settings.component
     }
 
+    pub(super) fn repository(&self) -> &str {
+        &self.repository
+    }
+
     /// A path below the repository's.
     pub(super) fn path(&self, rest: &str) -> String {
         format!("/v2/{}/{rest}", self.repository)

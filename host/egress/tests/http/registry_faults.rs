@@ -26,7 +26,12 @@ async fn a_component_is_pulled_by_tag_and_by_digest_and_each_name_is_resolved_on
 async fn each_status_is_told_as_what_it_is() {
     for (status, code, reason, words) in [
         (403, "DENIED", "denied", "DENIED"),
-        (404, "MANIFEST_UNKNOWN", "not-found", "MANIFEST_UNKNOWN"),
+        (
+            404,
+            "MANIFEST_UNKNOWN",
+            "not-found",
+            "(404), MANIFEST_UNKNOWN",
+        ),
         (429, "TOOMANYREQUESTS", "rate-limited", "wait 17 s"),
         (500, "UNKNOWN", "failed", "(500), UNKNOWN"),
         (503, "UNAVAILABLE", "failed", "503"),
