@@ -346,8 +346,7 @@ async fn a_push_that_a_registry_leads_elsewhere_or_refuses_ends_before_anything_
         }
         lab.registry.lay(&lab.path("blobs/uploads/"), reply);
         let path = lab.component_path();
-        lab.registry
-            .lay(&path, Reply::refusal(404, "BLOB_UNKNOWN").of_length(0));
+        lab.registry.lay(&path, Reply::new(404, ""));
         let error = lab.push(":1.0", &component).await.unwrap_err();
         assert_eq!(error.why.reason(), reason, "{location:?}: {error}");
         let asked = lab.registry.take_heard();
