@@ -4,6 +4,7 @@
 //! (durably, where it makes something or acts first); the host knows a resource before the component does; nothing
 //! reaches the component but through the rules.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
@@ -14,7 +15,7 @@ use leasehold_contract::{
 
 use crate::call::{At, CallGate};
 use crate::http::{Answer, Bounds, Destination, Lines, PoolKey, Transport, Wire};
-use crate::rules::{Effect, Expects, Form, Found, Judged, Rules, Seen, Sink};
+use crate::rules::{Caught, Effect, Expects, Form, Found, Judged, LineNet, Rules, Seen, Sink};
 use crate::scope::{Action, HttpScope};
 
 /// How much of a refusal's body the transport tells: one that is this long may have been cut.
@@ -191,7 +192,13 @@ impl Web {
         let (answer, expects) = ready.exchange().await?;
         let head = rules.began(&expects, answer.head.clone())?;
         let lines = answer.lines().map_err(|e| rules.error(e))?;
-        Ok(Box::new(Seeing { head, lines, rules }))
+        Ok(Box::new(Seeing {
+            head,
+            lines,
+            rules,
+            net: LineNet::default(),
+            ready: VecDeque::new(),
+        }))
     }
 
     /// See `http.download`. The body never comes to the component.
@@ -332,6 +339,9 @@ struct Seeing {
     head: HttpHead,
     lines: Lines,
     rules: Arc<Rules>,
+    net: LineNet,
+    /// Lines that were looked at together.
+    ready: VecDeque<String>,
 }
 
 #[async_trait]
@@ -341,9 +351,22 @@ impl HttpLines for Seeing {
     }
 
     async fn next(&mut self) -> Result<Option<String>, Error> {
-        match self.lines.next().await {
-            Ok(line) => Ok(line.map(|line| self.rules.text(line))),
-            Err(error) => Err(self.rules.error(error)),
+        loop {
+            if let Some(line) = self.ready.pop_front() {
+                return Ok(Some(line));
+            }
+            let line = self.lines.next().await.map_err(|e| self.rules.error(e))?;
+            match self.rules.line(&mut self.net, line) {
+                Caught::Waits => {}
+                Caught::Lines(lines) => self.ready.extend(lines),
+                Caught::End => return Ok(None),
+                Caught::TooMuch => {
+                    return Err(Error::new(
+                        Code::Unavailable,
+                        "the lines of the answer end again and again in the beginning of a secret",
+                    ));
+                }
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use leasehold_contract::{Code, Content, Error, HttpHead, HttpResponse};
 use super::facts::{Kept, MintPlace, Value, placeholder};
 use super::finder::{REMOVED, SHORTEST};
 use super::json::{self, Pointer, Step, Stopped, Token as Json};
+use super::lines::{Caught, LineNet};
 use super::operations::Effect;
 use super::tokens::{Purpose, Token, Tokens};
 use super::{Expects, Minting, Rules};
@@ -161,6 +162,12 @@ impl Rules {
     pub(crate) fn text(&self, text: String) -> String {
         let tokens = self.known().tokens.clone();
         tokens.values().clean(text)
+    }
+
+    /// The next line of an answer that is read by lines; none at its end.
+    pub(crate) fn line(&self, net: &mut LineNet, line: Option<String>) -> Caught {
+        let tokens = self.known().tokens.clone();
+        net.take(line, tokens.values())
     }
 
     /// An error on the way, without values in its text.

@@ -1,9 +1,12 @@
 //! Finds values in bytes, as they are and in the encodings in which a server gives back what it got.
 //!
 //! Known are: the value itself, and in one case of letters; base64 of both alphabets at every offset (so behind a user name
-//! of Basic too, and wrapped in lines), hexadecimal, percent-encoding and the escapes of JSON, mixed in any way. The
-//! time is linear in the bytes, whatever they are. This is the second net: whoever holds a value can always write it in
-//! a way that nobody knows, so a value goes only to whom it is meant for in the first place.
+//! of Basic too, and wrapped in lines), hexadecimal, percent-encoding, and the escapes of JSON and of HTML, mixed in any
+//! way. Not known are, among others: a value backwards, with something between its characters, in one encoding inside of
+//! another, or packed. The time is linear in the bytes, whatever they are. This is the second net: whoever holds a value
+//! can always write it in a way that nobody knows, so a value goes only to whom it is meant for in the first place.
+
+use std::sync::Arc;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use base64::Engine;
@@ -15,10 +18,14 @@ pub(crate) const SHORTEST: usize = 8;
 /// What stands where a value was.
 pub(crate) const REMOVED: &str = "[redacted]";
 
+/// The shortest beginning of a value that is held back until it is known how it goes on.
+const BEGINNING: usize = 4;
+
 /// Values to look for.
 #[derive(Clone, Default)]
 pub(crate) struct Finder {
     automaton: Option<AhoCorasick>,
+    patterns: Arc<[Vec<u8>]>,
     longest: usize,
 }
 
@@ -67,7 +74,11 @@ impl Finder {
             .kind(Some(AhoCorasickKind::NoncontiguousNFA))
             .build(&patterns)
             .ok();
-        Finder { automaton, longest }
+        Finder {
+            automaton,
+            patterns: patterns.into(),
+            longest,
+        }
     }
 
     /// The most bytes that a value is spread over: six for one where all of it is escaped, and line ends between.
@@ -84,6 +95,20 @@ impl Finder {
             || views(hay)
                 .into_iter()
                 .any(|view| automaton.is_match(&decoded(hay, view)))
+    }
+
+    /// Whether `hay` ends in what may be the beginning of a value, which only what comes next can tell.
+    pub(crate) fn goes_on(&self, hay: &[u8]) -> bool {
+        // An escape that is cut off where this begins is none of the value's.
+        let tail = &hay[hay.len().saturating_sub(self.reach())..];
+        let begins = |text: &[u8]| {
+            let begun = |pattern: &Vec<u8>| {
+                (BEGINNING..pattern.len()).any(|length| text.ends_with(&pattern[..length]))
+            };
+            self.patterns.iter().any(begun)
+        };
+        let decodes = [View::Unescaped, View::Joined];
+        begins(tail) || decodes.into_iter().any(|view| begins(&decoded(tail, view)))
     }
 
     /// `hay` without the values; none where there are none in it.
@@ -154,14 +179,14 @@ fn variants(value: &str, patterns: &mut Vec<Vec<u8>>) {
 /// How bytes are read besides as they are.
 #[derive(Clone, Copy)]
 enum View {
-    /// Escapes of JSON and of URLs undone.
+    /// Escapes of JSON, of URLs and of HTML undone.
     Unescaped,
     /// The same, without line ends: wrapped base64.
     Joined,
 }
 
 fn views(hay: &[u8]) -> Vec<View> {
-    let escapes = memchr::memchr2(b'%', b'\\', hay).is_some();
+    let escapes = memchr::memchr3(b'%', b'\\', b'&', hay).is_some();
     let mut views = Vec::new();
     if escapes {
         views.push(View::Unescaped);
@@ -228,9 +253,41 @@ fn unescape(hay: &[u8]) -> ([u8; 4], usize, usize) {
             b'f' => one(12, 2),
             _ => one(b'\\', 1),
         },
+        [b'&', rest @ ..] => match entity(rest) {
+            Some((c, read)) => {
+                let len = c.encode_utf8(&mut out).len();
+                (out, len, 1 + read)
+            }
+            None => one(b'&', 1),
+        },
         [byte, ..] => one(*byte, 1),
         [] => (out, 0, 0),
     }
+}
+
+/// The character that an HTML escape stands for, and how long it is behind its `&`: those that servers write so that a
+/// text is none of the page's own.
+fn entity(rest: &[u8]) -> Option<(char, usize)> {
+    const NAMED: [(&[u8], char); 5] = [
+        (b"amp;", '&'),
+        (b"lt;", '<'),
+        (b"gt;", '>'),
+        (b"quot;", '"'),
+        (b"apos;", '\''),
+    ];
+    let named = NAMED.iter().find(|(name, _)| rest.starts_with(name));
+    if let Some((name, c)) = named {
+        return Some((*c, name.len()));
+    }
+    let number = rest.strip_prefix(b"#")?;
+    let (digits, radix, before) = match number {
+        [b'x' | b'X', digits @ ..] => (digits, 16, 2),
+        digits => (digits, 10, 1),
+    };
+    let end = digits.iter().take(8).position(|byte| *byte == b';')?;
+    let text = std::str::from_utf8(&digits[..end]).ok()?;
+    let c = char::from_u32(u32::from_str_radix(text, radix).ok()?)?;
+    Some((c, before + end + 1))
 }
 
 fn number(hay: &[u8], digits: usize) -> Option<u32> {
@@ -246,7 +303,7 @@ fn decoded(hay: &[u8], view: View) -> Vec<u8> {
         // What stands for itself, at once.
         let plain = hay[at..]
             .iter()
-            .position(|b| matches!(b, b'%' | b'\\' | b'\n' | b'\r'))
+            .position(|b| matches!(b, b'%' | b'\\' | b'&' | b'\n' | b'\r'))
             .unwrap_or(hay.len() - at);
         out.extend_from_slice(&hay[at..at + plain]);
         at += plain;
@@ -290,6 +347,14 @@ mod tests {
     use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
     const KEY: &str = "s3cr3t/Key+with?odd\"chars~";
+
+    /// As template engines write a text into a page: names, decimal, hexadecimal.
+    fn html(text: &str, of: impl Fn(char) -> String) -> String {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "?~".contains(c);
+        text.chars()
+            .map(|c| if plain(c) { c.to_string() } else { of(c) })
+            .collect()
+    }
 
     fn percent(text: &str) -> String {
         text.bytes().map(|b| format!("%{b:02x}")).collect()
@@ -338,6 +403,12 @@ mod tests {
             ("lower", KEY.to_ascii_lowercase()),
             ("upper hex", crate::hex(KEY.as_bytes()).to_ascii_uppercase()),
             ("slash", KEY.replace('/', "\\/")),
+            ("html", KEY.replace('"', "&quot;")),
+            (
+                "html decimal",
+                html(KEY, |c| format!("&#{};", u32::from(c))),
+            ),
+            ("html hex", html(KEY, |c| format!("&#x{:X};", u32::from(c)))),
         ] {
             let text = format!("before {echo} after");
             let clean = cleaned(&text);
@@ -378,6 +449,27 @@ mod tests {
     }
 
     #[test]
+    fn a_beginning_of_a_value_is_known_as_one_however_it_is_written() {
+        let finder = Finder::new([KEY]);
+        let lines = |text: String| format!("it said {text}\n");
+        for begun in [
+            KEY[..4].to_owned(),
+            KEY[..20].to_owned(),
+            percent(&KEY[..9]),
+            STANDARD.encode(KEY)[..12].to_owned(),
+            format!("{}\n{}", &KEY[..3], &KEY[3..7]),
+        ] {
+            assert!(finder.goes_on(lines(begun.clone()).as_bytes()), "{begun}");
+        }
+        for whole in ["", "pulling the image", "s3c", "s3cr3t/Key and more"] {
+            assert!(
+                !finder.goes_on(lines(whole.to_owned()).as_bytes()),
+                "{whole}"
+            );
+        }
+    }
+
+    #[test]
     fn texts_without_the_value_are_not_touched() {
         let finder = Finder::new([KEY, "short"]);
         for text in [
@@ -386,6 +478,7 @@ mod tests {
             "100% \\ \\u12 %4",
             "s3cr3t/Key",
             "{\"a\":\"\\n\"}",
+            "a & b &amp; c &#; &#x110000; &#9999999999; &",
         ] {
             assert_eq!(finder.remove(text.as_bytes()), None, "{text:?}");
         }

@@ -7,7 +7,8 @@
 //! - `request` judges, by `path` and `operations`, which say what is let through; `sites` puts credentials into headers, `body` payloads
 //!   into JSON, `watch` keeps credentials out of streams;
 //! - what goes to a container engine is judged by its policy (`crate::engine`) last;
-//! - `answer` takes ids and minted values out of answers; `finder` removes what is left of any value;
+//! - `answer` takes ids and minted values out of answers, `finder` removes what is left of any value, `lines` where
+//!   it is told over several;
 //! - `tokens` is the table of placeholders, `json` the reader of both directions, `facts` what comes from outside.
 //!
 //! Invariants (P8): a credential's value stands in its site toward its destinations, a payload's in a JSON string of a
@@ -18,6 +19,7 @@ mod body;
 mod facts;
 mod finder;
 pub(crate) mod json;
+mod lines;
 mod operations;
 mod path;
 mod request;
@@ -43,6 +45,7 @@ pub use facts::{
 };
 
 pub(crate) use answer::{Found, Seen};
+pub(crate) use lines::{Caught, LineNet};
 pub(crate) use operations::{Effect, Form};
 pub(crate) use path::{Names, encode, unescape};
 pub(crate) use sites::Headers;
