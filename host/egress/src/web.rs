@@ -65,6 +65,7 @@ impl Web {
                     &scope.payloads,
                     scope.reach,
                     scope.lease.as_ref(),
+                    scope.execution.as_deref(),
                 )
                 .map(Arc::new)
             })

@@ -54,7 +54,8 @@ struct Minted {
 /// What one reading of an answer's body found.
 #[derive(Default)]
 struct Reading {
-    id: Option<String>,
+    /// As it is written, and whether it is a number.
+    id: Option<(String, bool)>,
     minted: Vec<Minted>,
 }
 
@@ -96,7 +97,7 @@ impl Rules {
         }
         let mut found = Vec::new();
         if good {
-            found.extend(made(expects, reading.id)?);
+            found.extend(made(expects, reading.id, &self.chosen)?);
         }
         let mut known = self.known();
         if reading.minted.len() > MINTED || known.tokens.count() + reading.minted.len() > TOKENS {
@@ -215,7 +216,7 @@ impl Rules {
                 return Ok(None);
             };
             if id.as_ref().is_some_and(|id| id.is(place)) {
-                reading.id = Some(value.to_owned());
+                reading.id = Some((value.to_owned(), matches!(token, Json::Number(_))));
             }
             for (mint, pointer, at) in &wanted {
                 if at.holds(place) && !value.is_empty() {
@@ -283,17 +284,28 @@ fn unreadable(expects: &Expects, what: &str) -> Error {
 }
 
 /// The id of what a creation made.
-fn made(expects: &Expects, id: Option<String>) -> Result<Option<Found>, Error> {
+fn made(
+    expects: &Expects,
+    id: Option<(String, bool)>,
+    chosen: &[String],
+) -> Result<Option<Found>, Error> {
     let (made, found): (_, fn(String) -> Found) = match &expects.effect {
         Effect::Creates(made) => (made, Found::Created),
         Effect::CreatesChild(made) => (made, Found::Child),
         Effect::Reads | Effect::Acts | Effect::Shared => return Ok(None),
     };
     match id {
-        Some(id) if expects.answer == Answer::WholeId && !engine::is_whole_id(&id) => Err(
+        Some((id, number)) if expects.said.chose(&id, number, chosen) => Err(unreadable(
+            expects,
+            &format!(
+                "what stands at {:?} is what the request said itself; name things by the acquisition or the command's id, or take an id that the backend chose",
+                made.id
+            ),
+        )),
+        Some((id, _)) if expects.answer == Answer::WholeId && !engine::is_whole_id(&id) => Err(
             unreadable(expects, "the engine's id is not 64 hexadecimal digits"),
         ),
-        Some(id) if is_resource_id(&id) => Ok(Some(found(id))),
+        Some((id, _)) if is_resource_id(&id) => Ok(Some(found(id))),
         Some(_) => Err(unreadable(
             expects,
             &format!(
@@ -309,7 +321,7 @@ fn made(expects: &Expects, id: Option<String>) -> Result<Option<Found>, Error> {
 }
 
 /// `types.resource-id` of the contract; `.` and `..` name no resource in a path.
-fn is_resource_id(id: &str) -> bool {
+pub(crate) fn is_resource_id(id: &str) -> bool {
     (1..=128).contains(&id.len())
         && id != "."
         && id != ".."

@@ -131,6 +131,17 @@ impl Endpoint {
     }
 }
 
+impl Endpoint {
+    /// The one spelling of it, however it was typed: origin and path.
+    pub fn canonical(&self) -> String {
+        let (path, _) = super::split(&self.url);
+        // It was parsed when it was made; one that was not is spelled as it is.
+        let path =
+            super::path::Path::parse(path).map_or_else(|_| path.to_owned(), |path| path.written());
+        format!("{}{path}", self.destination.origin)
+    }
+}
+
 /// What a placeholder of a credential stands for.
 #[derive(Clone, Debug)]
 pub struct CredentialValue {

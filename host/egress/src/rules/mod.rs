@@ -7,8 +7,8 @@
 //! - `request` judges, by `path` and `operations`, which say what is let through; `sites` puts credentials into headers, `body` payloads
 //!   into JSON, `watch` keeps credentials out of streams;
 //! - what goes to a container engine is judged by its policy (`crate::engine`) last;
-//! - `answer` takes ids and minted values out of answers, `finder` removes what is left of any value, `lines` where
-//!   it is told over several;
+//! - `answer` takes ids and minted values out of answers, ids that `said` knows from the request not among them; `finder`
+//!   removes what is left of any value, `lines` where it is told over several;
 //! - `tokens` is the table of placeholders, `json` the reader of both directions, `facts` what comes from outside.
 //!
 //! Invariants (P8): a credential's value stands in its site toward its destinations, a payload's in a JSON string of a
@@ -23,6 +23,7 @@ mod lines;
 mod operations;
 mod path;
 mod request;
+mod said;
 mod sites;
 mod tokens;
 mod watch;
@@ -38,6 +39,7 @@ use crate::scope::{LeaseScope, Payloads, Reach};
 
 use operations::Declared;
 use path::{Path, Template};
+use said::Said;
 use tokens::{Purpose, Token, Tokens};
 
 pub use facts::{
@@ -67,6 +69,8 @@ pub(crate) struct Rules {
     users: BTreeMap<String, String>,
     lease: bool,
     owner: Option<engine::Owner>,
+    /// Names that the host chose: the acquisition, the command's id.
+    chosen: Vec<String>,
     known: Mutex<Known>,
 }
 
@@ -120,6 +124,8 @@ pub(crate) struct Expects {
     keep: Vec<(String, String)>,
     /// What of it the engine policy takes out or looks at.
     answer: engine::Answer,
+    /// What the request says itself, where it makes something.
+    said: Said,
     /// Method and URL, for messages.
     name: String,
 }
@@ -141,6 +147,7 @@ impl Rules {
         payloads: &Payloads,
         reach: Reach,
         lease: Option<&LeaseScope>,
+        execution: Option<&str>,
     ) -> Result<Rules, Error> {
         let wrong = |what: String| Error::new(Code::Internal, what);
         let mut endpoints = Vec::with_capacity(facts.endpoints.len());
@@ -192,6 +199,12 @@ impl Rules {
             users: facts.users.clone(),
             lease: lease.is_some(),
             owner: lease.map(|lease| engine::Owner::of(lease, OWNER)),
+            chosen: lease
+                .map(|lease| lease.acquisition.as_str())
+                .into_iter()
+                .chain(execution)
+                .map(str::to_owned)
+                .collect(),
             known: Mutex::new(Known {
                 names: Names {
                     resource: facts.resource.clone(),

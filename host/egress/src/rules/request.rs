@@ -7,6 +7,7 @@ use leasehold_contract::{Code, Error, HttpRequest, Piece};
 
 use super::operations::{self, Asked, Effect, Form};
 use super::path::{self, Path};
+use super::said::Said;
 use super::sites::{self, Toward};
 use super::tokens::Tokens;
 use super::{About, Expects, Judged, Place, Rules, body, split};
@@ -145,6 +146,12 @@ impl Rules {
                     } else {
                         self.body(pieces, &ask, &effect, &mut headers)?
                     };
+                    let said = match &effect {
+                        Effect::Creates(made) | Effect::CreatesChild(made) => {
+                            Said::of(request, below, made)
+                        }
+                        Effect::Reads | Effect::Acts | Effect::Shared => Said::default(),
+                    };
                     return Ok(Judged {
                         wire: Wire {
                             destination: place.destination.clone(),
@@ -159,6 +166,7 @@ impl Rules {
                             mints,
                             keep,
                             answer,
+                            said,
                             name: ask.name,
                         },
                         plain: (!engine).then(|| place.base.written()),
@@ -337,6 +345,7 @@ impl Rules {
                 mints: Vec::new(),
                 keep: Vec::new(),
                 answer: engine::Answer::AsItIs,
+                said: Said::default(),
                 name: ask.name,
             },
             plain: None,

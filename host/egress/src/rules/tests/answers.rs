@@ -54,6 +54,81 @@ fn a_child_is_the_leases_from_its_answer_on() {
 }
 
 #[test]
+fn an_id_that_only_repeats_the_request_makes_nothing_the_leases() {
+    let labels = r#""labels":{"leasehold-owner":"owner-mac"}"#;
+    let make = |more: &str| with_body(ask("POST", &at("/boxes")), &format!("{{{more},{labels}}}"));
+    let exec = |body: &str| with_body(ask("POST", &at("/boxes/box-1/exec")), body);
+    let queried = |mut request: HttpRequest| {
+        request.query.push(("name".into(), "box-2".into()));
+        request
+    };
+    for (rules, request, body) in [
+        (acquiring(), make(r#""name":"box-2""#), r#"{"id":"box-2"}"#),
+        (
+            acquiring(),
+            make(r#""name":"\u0062ox-2""#),
+            r#"{"id":"bo\u0078-2"}"#,
+        ),
+        (
+            acquiring(),
+            make(r#""a":[{"b":"box-2"}]"#),
+            r#"{"id":"box-2"}"#,
+        ),
+        (acquiring(), make(r#""box-2":1"#), r#"{"id":"box-2"}"#),
+        (acquiring(), make(r#""id":7"#), r#"{"id":7}"#),
+        (acquiring(), queried(create()), r#"{"id":"box-2"}"#),
+        (
+            acquiring(),
+            with_header(create(), "x-name", "box-2"),
+            r#"{"id":"box-2"}"#,
+        ),
+        (
+            rules(),
+            exec(r#"{"id":"exec-2"}"#),
+            r#"{"execId":"exec-2"}"#,
+        ),
+        (
+            rules(),
+            with_header(exec("id=exec-2&x"), "content-type", "text/plain"),
+            r#"{"execId":"exec-2"}"#,
+        ),
+        (
+            rules(),
+            ask("POST", &at("/boxes/box-1/exec?id=%65xec-2")),
+            r#"{"execId":"exec-2"}"#,
+        ),
+    ] {
+        let error = rules
+            .answered(&expects(&rules, &request), answer(201, body))
+            .expect_err(body);
+        assert_eq!(error.code, Code::OutcomeUnknown, "{body}: {error}");
+        assert!(error.message.contains("the request said itself"), "{error}");
+        for path in ["/boxes/box-2", "/boxes/7"] {
+            refused(&rules, &ask("DELETE", &at(path)));
+        }
+        refused(&rules, &ask("POST", &at("/boxes/box-1/exec/exec-2/start")));
+    }
+    // Names that the host chose are as good as the backend's own, and so is a number that stands there by chance.
+    for (rules, request, body) in [
+        (acquiring(), make(r#""name":"acq-1""#), r#"{"id":"acq-1"}"#),
+        (
+            acquiring(),
+            make(r#""name":"x-acq-1.net""#),
+            r#"{"id":"x-acq-1.net"}"#,
+        ),
+        (
+            acquiring(),
+            make(r#""size":7,"version":"7""#),
+            r#"{"id":7}"#,
+        ),
+        (rules(), exec(r#"{"id":"exe-1"}"#), r#"{"execId":"exe-1"}"#),
+    ] {
+        let seen = rules.answered(&expects(&rules, &request), answer(201, body));
+        assert_eq!(seen.expect(body).found.len(), 1, "{body}");
+    }
+}
+
+#[test]
 fn the_answer_to_a_creation_without_a_readable_id_is_not_a_success() {
     for body in [
         "",
