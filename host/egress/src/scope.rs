@@ -47,10 +47,12 @@ pub struct LeaseScope {
     pub closed: CancellationToken,
 }
 
-/// Secret values that may stand in the variables and the stdin of commands, by their placeholder.
+/// Secret values that may stand in the variables and the stdin of commands, by their placeholder, and the placeholders that
+/// may not.
 #[derive(Default)]
 pub struct Payloads {
     values: Vec<(String, Secret)>,
+    credentials: Vec<String>,
 }
 
 impl std::fmt::Debug for Payloads {
@@ -71,13 +73,22 @@ impl Payloads {
             .push((placeholder.into(), Secret::new(value.into())));
     }
 
+    /// Names the placeholder of a credential: nothing that goes to a machine may hold it.
+    pub fn forbid(&mut self, placeholder: impl Into<String>) {
+        self.credentials.push(placeholder.into());
+    }
+
     /// Every placeholder and what it stands for.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Secret)> {
         self.values.iter().map(|(p, value)| (p.as_str(), value))
     }
 
-    /// `text` with every placeholder replaced by its value.
-    pub(crate) fn fill(&self, text: &[u8]) -> Secret<Vec<u8>> {
+    /// `text` with every placeholder replaced by its value; `place` names it (`stdin`).
+    ///
+    /// # Errors
+    /// A credential's placeholder in it.
+    pub(crate) fn fill(&self, text: &[u8], place: &str) -> Result<Secret<Vec<u8>>, Error> {
+        self.refuse_credentials(text, place)?;
         let mut out = text.to_vec();
         for (placeholder, value) in &self.values {
             if find(&out, placeholder.as_bytes()).is_some() {
@@ -86,11 +97,12 @@ impl Payloads {
                 drop(Secret::new(std::mem::replace(&mut out, filled)));
             }
         }
-        Secret::new(out)
+        Ok(Secret::new(out))
     }
 
     /// Refuses a placeholder where none may stand; `place` names it (`script`, `args[2]`).
     pub(crate) fn refuse(&self, text: &[u8], place: &str) -> Result<(), Error> {
+        self.refuse_credentials(text, place)?;
         for (placeholder, _) in &self.values {
             if find(text, placeholder.as_bytes()).is_some() {
                 return Err(Error::new(
@@ -103,6 +115,19 @@ impl Payloads {
         }
         Ok(())
     }
+
+    fn refuse_credentials(&self, text: &[u8], place: &str) -> Result<(), Error> {
+        let stands = |placeholder: &String| find(text, placeholder.as_bytes()).is_some();
+        if self.credentials.iter().any(stands) {
+            return Err(Error::new(
+                Code::PermissionDenied,
+                format!(
+                    "a credential's placeholder stands in {place}; it goes into its site toward its endpoints, and to no machine"
+                ),
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// Where `needle` begins in `hay`.
@@ -110,7 +135,7 @@ pub(crate) fn find(hay: &[u8], needle: &[u8]) -> Option<usize> {
     if needle.is_empty() {
         return None;
     }
-    hay.windows(needle.len()).position(|w| w == needle)
+    memchr::memmem::find(hay, needle)
 }
 
 fn replace(hay: &[u8], needle: &[u8], with: &[u8]) -> Vec<u8> {

@@ -58,10 +58,12 @@ impl Session {
             payloads.refuse(name.as_bytes(), "a variable's name")?;
         }
         remote::check_environment(env)?;
-        Ok(env
-            .iter()
-            .map(|(name, value)| (name.as_str(), payloads.fill(value.as_bytes())))
-            .collect())
+        env.iter()
+            .map(|(name, value)| {
+                let place = format!("the variable {name}");
+                Ok((name.as_str(), payloads.fill(value.as_bytes(), &place)?))
+            })
+            .collect()
     }
 
     /// Refuses placeholders in paths and names.
@@ -112,8 +114,8 @@ impl SshSession for Session {
         deadline: Option<Duration>,
     ) -> Result<Output, Error> {
         let env = self.fill(&script, &args, &env)?;
+        let input = self.gate.scope.payloads.fill(stdin.as_bytes(), "stdin")?;
         self.pass(Action::Run, None).await?;
-        let input = self.gate.scope.payloads.fill(stdin.as_bytes());
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let mut frame = Frame::of(&script, &args);
         frame.env = env;

@@ -158,6 +158,7 @@ async fn payloads_are_filled_into_variables_and_stdin_and_nowhere_else() {
     let mut payloads = Payloads::none();
     payloads.insert("placeholder-aaaaaaaaaaaa", "value one");
     payloads.insert("placeholder-bbbbbbbbbbbb", "value two");
+    payloads.forbid("placeholder-cccccccccccc");
     let mut scope = lab.scope(&lab.target(&lab.worker()));
     scope.payloads = Arc::new(payloads);
     let session = open(&*lab.ssh.call(scope)).await.unwrap();
@@ -180,6 +181,35 @@ async fn payloads_are_filled_into_variables_and_stdin_and_nowhere_else() {
     ] {
         let e = go(&script, args, vec![], Content::None).await.unwrap_err();
         assert_eq!(e.code, Code::PermissionDenied, "{e}");
+    }
+    // A credential's goes to no machine at all.
+    let key = "placeholder-cccccccccccc";
+    let variable = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
+    for (script, args, env, stdin) in [
+        (format!("echo {key}"), vec![], vec![], Content::None),
+        (
+            "true".to_owned(),
+            vec![format!("x{key}")],
+            vec![],
+            Content::None,
+        ),
+        (
+            "true".to_owned(),
+            vec![],
+            variable("A", &format!("<{key}>")),
+            Content::None,
+        ),
+        ("true".to_owned(), vec![], variable(key, "x"), Content::None),
+        (
+            "cat".to_owned(),
+            vec![],
+            vec![],
+            Content::Text(format!("in {key}")),
+        ),
+    ] {
+        let e = go(&script, args, env, stdin).await.unwrap_err();
+        assert_eq!(e.code, Code::PermissionDenied, "{e}");
+        assert!(e.message.contains("credential"), "{e}");
     }
     let e = session
         .list_workspaces(format!("/{one}"))

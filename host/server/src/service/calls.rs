@@ -140,6 +140,10 @@ pub(crate) async fn prepare(
             (Some(http), kept)
         }
     };
+    let mut payloads = kind.payloads;
+    for (_, placeholder) in placeholders.iter().chain(&kept) {
+        payloads.forbid(placeholder);
+    }
     let listener = Arc::new(Listener {
         authority: authority.clone(),
         provider: context.plugin.manifest().key.clone(),
@@ -172,7 +176,7 @@ pub(crate) async fn prepare(
         execution: kind.execution,
         fresh: kind.fresh,
         http,
-        payloads: Arc::new(kind.payloads),
+        payloads: Arc::new(payloads),
         recorder: listener.clone(),
     };
     let setup = CallSetup {
