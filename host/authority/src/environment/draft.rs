@@ -154,6 +154,18 @@ pub struct SecretUse {
     pub destinations: Vec<String>,
 }
 
+impl SecretUse {
+    /// The use of a secret as a variable of commands: a payload, which goes into the lease's own environment and nowhere
+    /// else.
+    pub fn of_variable(name: &str) -> SecretUse {
+        SecretUse {
+            pointer: env_pointer(name),
+            sites: vec!["payload".to_owned()],
+            destinations: vec!["lease".to_owned()],
+        }
+    }
+}
+
 /// What in a configuration that is saved is the host's own: its secrets and its endpoints.
 #[derive(Debug, Default)]
 pub struct EnvironmentSecrets {
@@ -332,13 +344,8 @@ fn env_vars(draft: &EnvironmentDraft, bad: &mut Violations) -> Vec<Wanted> {
             Value::String(_) => {}
             other => match secret::read_reference(other, &env_pointer(name), &at, bad) {
                 Some(reference) => {
-                    // A payload: it goes into the lease's own environment, and nowhere else.
-                    wanted.push(want(
-                        at,
-                        reference,
-                        vec!["payload".into()],
-                        vec!["lease".into()],
-                    ));
+                    let used = SecretUse::of_variable(name);
+                    wanted.push(want(at, reference, used.sites, used.destinations));
                 }
                 None if other.get("type").and_then(Value::as_str) == Some("secret_ref") => {}
                 None => bad.add(

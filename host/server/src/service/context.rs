@@ -7,9 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use leasehold_authority::{
-    Accessor, Actor, Authority, Environment, Lease, PastedSecret, Resolved, Selector, env_pointer,
-};
+use leasehold_authority::{Accessor, Actor, Authority, Lease, SecretUse};
 use leasehold_contract::FieldViolation;
 use leasehold_egress::{Endpoint, Payloads, Secret, SshTarget, Value as Held};
 use leasehold_runtime::Redactor;
@@ -20,21 +18,8 @@ use super::configuration::{self, Field, Format};
 use super::endpoints;
 use super::error::ServiceError;
 use super::loaded::Loaded;
+use super::values::{Holder, open, text_of};
 use super::web::{self, Placeholders, Web, placeholder};
-
-/// Whose right to use a secret is used, and on whose behalf: that is recorded.
-pub(crate) enum Holder<'a> {
-    /// An administrator's word, for a draft that is not saved; what was pasted into it is nobody's secret yet.
-    Draft {
-        actor: &'a Actor,
-        company: &'a str,
-        pasted: &'a [PastedSecret],
-    },
-    /// An environment's bindings.
-    Environment { id: &'a str, by: Accessor },
-    /// What a lease pinned when it was acquired.
-    Lease { id: &'a str, by: Accessor },
-}
 
 /// How a version of a secret is named in what a connection was made with.
 pub(crate) fn version_of(secret: &str, version: i64) -> String {
@@ -110,14 +95,7 @@ impl Context {
             let Some(reference) = config.pointer(&used.pointer) else {
                 continue;
             };
-            let secret = open(
-                authority,
-                &holder,
-                &used.pointer,
-                reference,
-                &used.destinations,
-            )
-            .await?;
+            let secret = open(authority, &holder, used, reference).await?;
             versions.push(version_of(&secret.pin.secret_id, secret.pin.version));
             let text = text_of(&secret, &used.pointer)?;
             if let Some(place) = resolved.pointer_mut(&used.pointer) {
@@ -143,11 +121,9 @@ impl Context {
             let variable = match value {
                 Value::String(text) => Variable::Plain(text.clone()),
                 reference => {
-                    let pointer = env_pointer(name);
-                    let destinations = ["lease".to_owned()];
-                    let secret =
-                        open(authority, &holder, &pointer, reference, &destinations).await?;
-                    let text = text_of(&secret, &pointer)?;
+                    let used = SecretUse::of_variable(name);
+                    let secret = open(authority, &holder, &used, reference).await?;
+                    let text = text_of(&secret, &used.pointer)?;
                     hidden.push(text.to_string());
                     Variable::Secret(text)
                 }
@@ -392,137 +368,6 @@ fn of_config(violations: Vec<FieldViolation>) -> ServiceError {
     });
     ServiceError::Invalid {
         violations: violations.collect(),
-    }
-}
-
-/// Where in the environment that a client sends a place lies that secrets are bound to.
-fn in_request(pointer: &str) -> String {
-    match pointer.strip_prefix("env:") {
-        Some(name) => format!("/envVars/{name}"),
-        None => format!("/config{pointer}"),
-    }
-}
-
-async fn open(
-    authority: &Authority,
-    holder: &Holder<'_>,
-    pointer: &str,
-    reference: &Value,
-    destinations: &[String],
-) -> Result<Resolved, ServiceError> {
-    let secrets = authority.secrets();
-    let resolved = match holder {
-        Holder::Environment { id, by } => match secrets.resolve(id, pointer, by).await {
-            Err(leasehold_authority::Error::NotFound { .. }) => {
-                // Without its binding the environment was deleted or saved anew since it was read, or its secret is gone.
-                let now = authority.environments().get(id).await?;
-                return Err(if place_in(&now, pointer) == Some(reference) {
-                    missing(
-                        pointer,
-                        "put another reference there and save the environment",
-                    )
-                } else {
-                    ServiceError::refused(
-                        "environment_changed",
-                        format!(
-                            "the environment {:?} was changed meanwhile; try again",
-                            now.name
-                        ),
-                    )
-                });
-            }
-            resolved => resolved?,
-        },
-        Holder::Lease { id, by } => match secrets.resolve_pinned(id, pointer, by).await {
-            Err(leasehold_authority::Error::NotFound { .. }) => {
-                return Err(missing(
-                    pointer,
-                    "the lease cannot be used any more; where it cannot be released either, clean its target up by hand and abandon it",
-                ));
-            }
-            resolved => resolved?,
-        },
-        Holder::Draft {
-            actor,
-            company,
-            pasted,
-        } => {
-            let wrong = |message: &str| ServiceError::Invalid {
-                violations: vec![FieldViolation {
-                    pointer: in_request(pointer),
-                    message: message.to_owned(),
-                }],
-            };
-            let id = reference
-                .get("secretId")
-                .and_then(Value::as_str)
-                .filter(|_| reference.get("type").and_then(Value::as_str) == Some("secret_ref"))
-                .ok_or_else(|| wrong("must be a secret reference {\"type\":\"secret_ref\",\"secretId\":\"sec_…\",\"version\":\"latest\"}"))?;
-            let selector = match reference.get("version") {
-                None => Selector::Latest,
-                Some(version) => serde_json::from_value(version.clone())
-                    .map_err(|_| wrong("a version is \"latest\" or a number from 1"))?,
-            };
-            if let Some(value) = pasted.iter().find(|p| p.id() == id) {
-                return Ok(value.resolved(pointer, destinations));
-            }
-            secrets
-                .resolve_draft(actor, company, id, selector, pointer, destinations)
-                .await
-                .map_err(|error| match error {
-                    leasehold_authority::Error::Invalid { violations } => ServiceError::Invalid {
-                        violations: violations
-                            .into_iter()
-                            .map(|v| FieldViolation {
-                                pointer: in_request(&v.pointer),
-                                message: v.message,
-                            })
-                            .collect(),
-                    },
-                    other => other.into(),
-                })?
-        }
-    };
-    // A binding is the right to use a secret toward one destination; where the two differ, something was moved.
-    if resolved.pin.destinations != destinations {
-        return Err(leasehold_authority::Error::Corrupt {
-            what: format!("the binding of {pointer}: it is for another destination"),
-        }
-        .into());
-    }
-    Ok(resolved)
-}
-
-/// What stands at a pointer of an environment now.
-fn place_in<'a>(environment: &'a Environment, pointer: &str) -> Option<&'a Value> {
-    if let Some(name) = pointer.strip_prefix("env:") {
-        return environment.env_vars.get(name);
-    }
-    let (first, rest) = match pointer.strip_prefix('/')?.split_once('/') {
-        Some((first, rest)) => (first, format!("/{rest}")),
-        None => (pointer.strip_prefix('/')?, String::new()),
-    };
-    let first = first.replace("~1", "/").replace("~0", "~");
-    environment.config.get(&first)?.pointer(&rest)
-}
-
-/// A reference whose secret is gone, in words.
-fn missing(pointer: &str, mend: &str) -> ServiceError {
-    ServiceError::refused(
-        "secret_missing",
-        format!("the secret at {pointer} was deleted while it was in use; {mend}"),
-    )
-}
-
-fn text_of(secret: &Resolved, pointer: &str) -> Result<Zeroizing<String>, ServiceError> {
-    match std::str::from_utf8(&secret.value) {
-        Ok(text) if !text.contains('\0') => Ok(Zeroizing::new(text.to_owned())),
-        _ => Err(ServiceError::Invalid {
-            violations: vec![FieldViolation {
-                pointer: in_request(pointer),
-                message: "the secret's value must be UTF-8 text without NUL here".to_owned(),
-            }],
-        }),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Saving an environment: the schema, the host's own formats, the provider's own check, then the authority.
 //!
 //! Nothing is reached: `check-config` runs with everything refused and must give back every target and secret as it
-//! was. What is saved is what the provider normalised, with the true values put back.
+//! was. What is saved is what the provider normalised, with the true values put back. Invariant: where something goes, and
+//! with which key, is what somebody said in this save or in an earlier one, under the meaning that it had then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,7 +63,9 @@ impl Service {
         Ok(environments.create(actor, company, draft, secrets).await?)
     }
 
-    /// Changes an environment. A change of configuration is checked whole, as a new one is.
+    /// Changes an environment. A change of configuration is checked whole, as a new one is. Only what says a configuration
+    /// types endpoints and binds secrets: another name blesses nothing that another revision of the provider wants
+    /// otherwise.
     ///
     /// # Errors
     /// Every violation at once; nothing is saved then. `Stale` where somebody else changed it meanwhile.
@@ -75,39 +78,34 @@ impl Service {
         self.accepting()?;
         let pasted = take_pasted(patch.config.as_mut(), patch.env_vars.as_mut())?;
         let before = self.authority().environments().get(id).await?;
+        // Fields of the configuration that this save says.
+        let said: Vec<String> = (patch.config.iter().flatten())
+            .map(|(field, _)| field.clone())
+            .collect();
         let draft = before.patched(patch);
         let unchanged = draft.config == before.config
             && draft.driver == before.driver
             && draft.provider == before.provider;
         let Checked {
             draft,
-            uses,
-            endpoints,
+            mut uses,
+            mut endpoints,
         } = match self.checked(&before.company_id, draft.clone()).await {
             Ok(checked) => checked,
             // A provider that is gone must not keep anybody from renaming or archiving what is configured for it.
-            Err(ServiceError::Refused { .. } | ServiceError::Install(_)) if unchanged => {
-                let uses = self
-                    .authority()
-                    .secrets()
-                    .bound_pointers(id)
-                    .await?
-                    .into_iter()
-                    .filter(|pin| pin.pointer.starts_with('/'))
-                    .map(|pin| SecretUse {
-                        pointer: pin.pointer,
-                        sites: pin.sites,
-                        destinations: pin.destinations,
-                    })
-                    .collect();
-                Checked {
-                    draft,
-                    uses,
-                    endpoints: before.endpoints,
-                }
-            }
+            Err(ServiceError::Refused { .. } | ServiceError::Install(_)) if unchanged => Checked {
+                uses: self.bound(id).await?,
+                endpoints: before.endpoints.clone(),
+                draft,
+            },
             Err(error) => return Err(error),
         };
+        if draft.provider == before.provider && draft.driver == before.driver {
+            endpoints.retain(|pointer| before.endpoints.contains(pointer) || is_in(pointer, &said));
+            if said.is_empty() {
+                as_bound(&mut uses, self.bound(id).await?);
+            }
+        }
         Ok(self
             .authority()
             .environments()
@@ -123,6 +121,19 @@ impl Service {
                 },
             )
             .await?)
+    }
+
+    /// The secrets of an environment's configuration as they are bound.
+    async fn bound(&self, id: &str) -> Result<Vec<SecretUse>, ServiceError> {
+        let pins = self.authority().secrets().bound_pointers(id).await?;
+        let of_config = pins.into_iter().filter(|pin| pin.pointer.starts_with('/'));
+        Ok(of_config
+            .map(|pin| SecretUse {
+                pointer: pin.pointer,
+                sites: pin.sites,
+                destinations: pin.destinations,
+            })
+            .collect())
     }
 
     /// A draft whose configuration was checked and normalised, with the secrets that it uses.
@@ -182,6 +193,22 @@ impl Service {
             uses,
             endpoints,
         })
+    }
+}
+
+/// Whether a pointer lies in one of these fields at the top of a configuration.
+fn is_in(pointer: &str, fields: &[String]) -> bool {
+    let first = pointer.split('/').nth(1).unwrap_or_default();
+    let first = first.replace("~1", "/").replace("~0", "~");
+    fields.contains(&first)
+}
+
+/// Leaves every secret that is bound as it is bound.
+fn as_bound(uses: &mut [SecretUse], bound: Vec<SecretUse>) {
+    for was in bound {
+        if let Some(used) = uses.iter_mut().find(|used| used.pointer == was.pointer) {
+            *used = was;
+        }
     }
 }
 

@@ -18,10 +18,11 @@ use super::Service;
 use super::breaker::Trial;
 use super::calls::{ForLease, Kind, owner_label};
 use super::checks;
-use super::context::{Context, Holder, Source};
+use super::context::{Context, Source};
 use super::error::ServiceError;
 use super::model::AcquireRequest;
 use super::places::Place;
+use super::values::Holder;
 use super::web;
 
 /// The longest that acquiring may take, whatever a provider or a client says.

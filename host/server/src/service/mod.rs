@@ -33,6 +33,7 @@ mod secrets;
 mod sources;
 mod teardown;
 mod turns;
+mod values;
 mod web;
 mod workers;
 

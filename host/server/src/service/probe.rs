@@ -16,11 +16,12 @@ use serde_json::{Map, Value, json};
 
 use super::Service;
 use super::calls::Kind;
-use super::context::{Context, Holder, Source};
+use super::context::{Context, Source};
 use super::environments::Checked;
 use super::error::ServiceError;
 use super::model::{AcquireRequest, HostKeyShown, ProbeReport};
 use super::progress::Work;
+use super::values::Holder;
 
 /// Time for one probe.
 const PROBE: Duration = Duration::from_secs(120);
