@@ -1,19 +1,15 @@
-//! What is written before something is done: that a request may create, the ids of what may exist, and
-//! which lease a resource belongs to.
+//! What is written before something is done: that a request may create, and the ids of what may exist.
 //!
 //! Each is durable before the call returns, and refused at a superseded epoch, so that nobody who was taken
 //! over creates anything that the journal does not know (P1, P4).
 
 use leasehold_contract::Thing;
 use serde::Serialize;
-use serde_json::json;
 use sqlx::Row as _;
 
 use super::machine::Status;
 use super::{Leases, apply};
-use crate::activity::Entry;
-use crate::actor::Actor;
-use crate::error::{Error, Result, code};
+use crate::error::{Error, Result};
 use crate::store::{Db, Tx, now_ms};
 
 /// Bytes of a reference at most.
@@ -52,17 +48,6 @@ pub struct JournalEntry {
     pub reference: Option<String>,
     /// When, in milliseconds since the epoch.
     pub at: i64,
-}
-
-/// One resource of one account at one endpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResourceClaim {
-    /// The endpoint, as the server writes it.
-    pub endpoint: String,
-    /// The account there.
-    pub account: String,
-    /// The backend's own id.
-    pub resource: String,
 }
 
 fn thing_str(thing: Thing) -> &'static str {
@@ -207,81 +192,6 @@ impl Leases {
                 })
             })
             .collect()
-    }
-
-    /// Claims a resource for a lease until it ends. A second claim by another lease is refused, conflict
-    /// `resource_claimed`, and recorded.
-    pub async fn claim_resource(
-        &self,
-        actor: &Actor,
-        lease: &str,
-        epoch: u32,
-        claim: ResourceClaim,
-    ) -> Result<()> {
-        let (shared, actor, id) = (self.clone(), actor.clone(), lease.to_owned());
-        let (lease, resource) = (id.clone(), claim.resource.clone());
-        // A refusal is recorded, so it commits; it becomes an error only afterwards.
-        let holder: Option<String> = self
-            .store
-            .write(move |tx| {
-                Box::pin(async move {
-                    let lease = shared.load_for(tx, &actor, &id).await?;
-                    holds(&id, &standing(&mut tx.db, &id).await?, epoch)?;
-                    let holder: Option<String> = sqlx::query_scalar(
-                        "SELECT lease_id FROM resource_claims
-                         WHERE endpoint = $1 AND account = $2 AND resource = $3",
-                    )
-                    .bind(&claim.endpoint)
-                    .bind(&claim.account)
-                    .bind(&claim.resource)
-                    .fetch_optional(&mut tx.db)
-                    .await?;
-                    match holder {
-                        Some(holder) if holder == id => Ok(None),
-                        Some(holder) => {
-                            tx.record(
-                                &actor,
-                                Entry::new(
-                                    "lease.claim_refused",
-                                    Some(&lease.company_id),
-                                    "lease",
-                                    &id,
-                                    json!({
-                                        "holder": holder, "endpoint": claim.endpoint,
-                                        "account": claim.account, "resource": claim.resource,
-                                    }),
-                                ),
-                            )
-                            .await?;
-                            Ok(Some(holder))
-                        }
-                        None => {
-                            sqlx::query(concat!(
-                                "INSERT INTO resource_claims (endpoint, account, resource, lease_id, claimed_at)
-                                 VALUES ($1, $2, $3, $4, ",
-                                now_ms!(),
-                                ")"
-                            ))
-                            .bind(&claim.endpoint)
-                            .bind(&claim.account)
-                            .bind(&claim.resource)
-                            .bind(&id)
-                            .execute(&mut tx.db)
-                            .await?;
-                            Ok(None)
-                        }
-                    }
-                })
-            })
-            .await?;
-        match holder {
-            None => Ok(()),
-            Some(holder) => Err(Error::conflict_with(
-                code::RESOURCE_CLAIMED,
-                format!("resource {resource} belongs to lease {holder}, not to {lease}"),
-                json!({ "leaseId": holder }),
-            )),
-        }
     }
 }
 

@@ -2,8 +2,8 @@
 //! are kept for its later calls.
 //!
 //! Only what stands here may be acted on. A provider has no way to it: ids come from answers that egress read, or from the
-//! host's own check; rows are authenticated, so that an edited one is no resource. Values are sealed under the lease and
-//! the mint that they are of, and go when the lease ends.
+//! host's own check; what another lease has is none of this one's; rows are authenticated, so that an edited one is no
+//! resource. Values are sealed under the lease and the mint that they are of, and go when the lease ends.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,10 @@ use leasehold_contract::Thing;
 use sqlx::{Row as _, SqliteConnection};
 use zeroize::Zeroizing;
 
+use super::claim::{self, ResourceClaim};
 use super::journal::{append, holds, standing};
 use super::{Leases, apply};
+use crate::actor::Actor;
 use crate::error::{Error, Result};
 use crate::keys::{Keys, Mac};
 use crate::secret::seal::{self, Aad};
@@ -120,15 +122,22 @@ impl Leases {
         Ok(made)
     }
 
-    /// Records durably which resource is the lease's: egress saw it being made, or the host's own check found it to be
-    /// the lease's. The same again is success; a second one is refused. [`Error::Stale`]: the epoch is over.
-    pub async fn made_environment(&self, lease: &str, epoch: u32, resource: &str) -> Result<()> {
-        self.record_made(lease, epoch, ENVIRONMENT, resource).await
+    /// Records durably which resource is the lease's, and claims it: egress saw it being made, or the host's own check found
+    /// it to be the lease's. The same again is success; a second one is refused, and so, as a conflict `resource_claimed`
+    /// that is recorded, is one that another lease has. [`Error::Stale`]: the epoch is over.
+    pub async fn made_environment(
+        &self,
+        lease: &str,
+        epoch: u32,
+        claim: ResourceClaim,
+    ) -> Result<()> {
+        self.record_made(lease, epoch, ENVIRONMENT, claim).await
     }
 
-    /// Records durably something that belongs to the lease's environment. [`Error::Stale`]: the epoch is over.
-    pub async fn made_child(&self, lease: &str, epoch: u32, id: &str) -> Result<()> {
-        self.record_made(lease, epoch, CHILD, id).await
+    /// Records durably something that belongs to the lease's environment. What is another lease's environment is refused,
+    /// as there. [`Error::Stale`]: the epoch is over.
+    pub async fn made_child(&self, lease: &str, epoch: u32, claim: ResourceClaim) -> Result<()> {
+        self.record_made(lease, epoch, CHILD, claim).await
     }
 
     async fn record_made(
@@ -136,18 +145,25 @@ impl Leases {
         lease: &str,
         epoch: u32,
         kind: &'static str,
-        resource: &str,
+        claim: ResourceClaim,
     ) -> Result<()> {
-        apply::check_resource(resource)?;
-        let (lease, resource) = (lease.to_owned(), resource.to_owned());
-        self.store
+        apply::check_resource(&claim.resource)?;
+        let id = lease.to_owned();
+        let resource = claim.resource.clone();
+        let holder = self
+            .store
             .write(move |tx| {
                 Box::pin(async move {
-                    holds(&lease, &standing(&mut tx.db, &lease).await?, epoch)?;
-                    insert(tx, &lease, epoch, kind, &resource).await
+                    holds(&id, &standing(&mut tx.db, &id).await?, epoch)?;
+                    let holder = claim::refused(tx, &Actor::system("egress"), &id, &claim).await?;
+                    if holder.is_none() {
+                        insert(tx, &id, epoch, kind, &claim).await?;
+                    }
+                    Ok(holder)
                 })
             })
-            .await
+            .await?;
+        claim::answered(holder, lease, &resource)
     }
 
     /// Keeps a minted value, sealed, for the lease's later calls, in place of an older one of the name.
@@ -226,8 +242,9 @@ async fn insert(
     lease: &str,
     epoch: u32,
     kind: &'static str,
-    resource: &str,
+    claim: &ResourceClaim,
 ) -> Result<()> {
+    let resource = claim.resource.as_str();
     let known: Vec<String> =
         sqlx::query_scalar("SELECT resource FROM lease_made WHERE lease_id = $1 AND kind = $2")
             .bind(lease)
@@ -267,6 +284,7 @@ async fn insert(
     if kind == ENVIRONMENT {
         // What finds it again after a crash, and what a list of several is decided by.
         append(tx, lease, epoch, Thing::Environment, resource, None).await?;
+        claim::take(tx, lease, claim).await?;
     }
     Ok(())
 }

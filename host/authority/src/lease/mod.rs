@@ -6,6 +6,7 @@
 
 mod apply;
 mod begin;
+mod claim;
 mod clock;
 mod journal;
 mod label;
@@ -20,8 +21,9 @@ use std::time::{Duration, Instant};
 
 pub use apply::{Handling, Transition};
 pub use begin::{AcquireIntent, Begun};
+pub use claim::ResourceClaim;
 pub use clock::{ClockGuard, Trust, usable};
-pub use journal::{JournalEntry, ResourceClaim, Standing};
+pub use journal::{JournalEntry, Standing};
 pub use label::{
     ACQUISITION as LABEL_ACQUISITION, HOST as LABEL_HOST, LEASE as LABEL_LEASE,
     OWNER as LABEL_OWNER, REQUEST as LABEL_REQUEST,

@@ -15,20 +15,26 @@ async fn a_lease_has_one_environment_and_only_what_was_seen_counts() {
     let thing = leasehold_contract::Thing::Environment;
     leases.journal(&id, 1, thing, "room-9", None).await.unwrap();
     assert_eq!(leases.made(&id).await.unwrap(), Made::default());
-    leases.made_environment(&id, 1, "room-1").await.unwrap();
-    leases.made_environment(&id, 1, "room-1").await.unwrap();
-    leases.made_child(&id, 1, "run-1").await.unwrap();
+    leases
+        .made_environment(&id, 1, claim("room-1"))
+        .await
+        .unwrap();
+    leases
+        .made_environment(&id, 1, claim("room-1"))
+        .await
+        .unwrap();
+    leases.made_child(&id, 1, claim("run-1")).await.unwrap();
     assert_eq!(
-        pointers(leases.made_environment(&id, 1, "room-2").await),
+        pointers(leases.made_environment(&id, 1, claim("room-2")).await),
         ["/resource"]
     );
     assert_eq!(
-        pointers(leases.made_child(&id, 1, "../x").await),
+        pointers(leases.made_child(&id, 1, claim("../x")).await),
         ["/resource"]
     );
     for stale in [
-        leases.made_environment(&id, 2, "room-1").await,
-        leases.made_child(&id, 2, "run-2").await,
+        leases.made_environment(&id, 2, claim("room-1")).await,
+        leases.made_child(&id, 2, claim("run-2")).await,
         leases.keep(&id, 2, kept("session")).await,
     ] {
         assert!(matches!(stale, Err(Error::Stale { .. })), "{stale:?}");
@@ -46,6 +52,55 @@ async fn a_lease_has_one_environment_and_only_what_was_seen_counts() {
 }
 
 #[tokio::test]
+async fn what_one_lease_has_is_neither_made_for_another_nor_a_part_of_it_until_the_first_has_ended()
+{
+    let p = Place::new().await;
+    let f = p.furnished().await;
+    let (one, two) = (active(&p, f.intent()).await, active(&p, f.intent()).await);
+    let leases = p.leases();
+    leases
+        .made_environment(&one.id, 1, claim("room-1"))
+        .await
+        .unwrap();
+    for refused in [
+        leases.made_environment(&two.id, 1, claim("room-1")).await,
+        leases.made_child(&two.id, 1, claim("room-1")).await,
+    ] {
+        let Err(Error::Conflict { code, details, .. }) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(
+            (code, &details["leaseId"]),
+            ("resource_claimed", &one.id.clone().into())
+        );
+        let last = &p.activity().list(&ActivityFilter::default()).await.unwrap()[0];
+        assert_eq!(
+            (last.action.as_str(), &last.subject),
+            ("lease.claim_refused", &two.id)
+        );
+    }
+    assert_eq!(leases.made(&two.id).await.unwrap(), Made::default());
+    // Of another account, or at another endpoint, the same id is another thing.
+    let elsewhere = ResourceClaim {
+        account: "sec_other".into(),
+        ..claim("room-1")
+    };
+    leases.made_child(&two.id, 1, elsewhere).await.unwrap();
+    let t = leases
+        .request_release(&operator(), &one.id, "requested", Handling::Mine)
+        .await
+        .unwrap();
+    leases
+        .apply(&operator(), &one.id, t.lease.epoch, Event::ReleaseConfirmed)
+        .await
+        .unwrap();
+    leases
+        .made_environment(&two.id, 1, claim("room-1"))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
 async fn an_edited_row_makes_no_other_resource_the_leases() {
     for edit in [
         "UPDATE lease_made SET resource = 'room-2'",
@@ -54,7 +109,10 @@ async fn an_edited_row_makes_no_other_resource_the_leases() {
         let p = Place::new().await;
         let f = p.furnished().await;
         let id = active(&p, f.intent()).await.id;
-        p.leases().made_environment(&id, 1, "room-1").await.unwrap();
+        p.leases()
+            .made_environment(&id, 1, claim("room-1"))
+            .await
+            .unwrap();
         assert_eq!(p.edit(edit).await, 1);
         assert!(is_corrupt(p.leases().made(&id).await), "{edit}");
     }

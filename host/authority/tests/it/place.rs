@@ -223,6 +223,15 @@ pub fn bytes(value: &str) -> Zeroizing<Vec<u8>> {
     Zeroizing::new(value.as_bytes().to_vec())
 }
 
+/// What one account has at one endpoint.
+pub fn claim(resource: &str) -> ResourceClaim {
+    ResourceClaim {
+        endpoint: "https://rooms.example/v1".into(),
+        account: "sec_1".into(),
+        resource: resource.into(),
+    }
+}
+
 /// A minted value to be kept.
 pub fn kept(name: &str) -> KeptSecret {
     KeptSecret {

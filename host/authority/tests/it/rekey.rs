@@ -27,7 +27,7 @@ async fn furnished() -> (Place, Furniture, Lease, String) {
     let lease = p.leases().begin(&operator(), intent).await.unwrap().lease;
     let leases = p.leases();
     leases
-        .made_environment(&lease.id, 1, "room-1")
+        .made_environment(&lease.id, 1, claim("room-1"))
         .await
         .unwrap();
     leases.keep(&lease.id, 1, kept("session")).await.unwrap();

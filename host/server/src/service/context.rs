@@ -90,12 +90,15 @@ impl Context {
             configuration::secret_uses(schema, &granted.credentials, &config).map_err(of_config)?;
         let mut resolved = config.clone();
         let mut versions = Vec::new();
+        let mut going = Vec::new();
         let mut hidden = Vec::new();
         for used in &uses {
             let Some(reference) = config.pointer(&used.pointer) else {
                 continue;
             };
             let secret = open(authority, &holder, used, reference).await?;
+            let to = used.destinations.iter();
+            going.extend(to.map(|to| (to.clone(), secret.pin.secret_id.clone())));
             versions.push(version_of(&secret.pin.secret_id, secret.pin.version));
             let text = text_of(&secret, &used.pointer)?;
             if let Some(place) = resolved.pointer_mut(&used.pointer) {
@@ -136,7 +139,7 @@ impl Context {
         let has_secret = fields
             .iter()
             .any(|field| place_of_placeholder(field, &view).is_some());
-        let web = Web::of(granted, &config, endpoints, values);
+        let web = Web::of(granted, &config, endpoints, values, &going);
         Ok(Context {
             company: source.company.to_owned(),
             environment: source.environment.map(str::to_owned),

@@ -8,22 +8,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_authority::{
-    Accessor, AcquireIntent, Activation, Actor, CallerRefs, Event, Handling, Lease, Proof, Status,
+    Accessor, AcquireIntent, Activation, Actor, CallerRefs, Event, Handling, Lease, Status,
 };
-use leasehold_contract::{Acquired, Observation, Purpose};
-use leasehold_egress::{LeaseMark, Ownership, Reach};
+use leasehold_contract::{Observation, Purpose};
+use leasehold_egress::Reach;
 use leasehold_runtime::Failure;
 
 use super::Service;
 use super::breaker::Trial;
-use super::calls::{ForLease, Kind, owner_label};
-use super::checks;
+use super::calls::{ForLease, Kind};
 use super::context::{Context, Source};
 use super::error::ServiceError;
 use super::model::AcquireRequest;
-use super::places::Place;
+use super::proving::Unproven;
 use super::values::Holder;
-use super::web;
 
 /// The longest that acquiring may take, whatever a provider or a client says.
 const LONGEST_ACQUIRE: Duration = Duration::from_secs(3600);
@@ -171,7 +169,9 @@ impl Service {
         let outcome = match acquired {
             Ok(acquired) => match self.prove(&lease, &context, &for_lease, &acquired).await {
                 Ok(proof) => Ok((acquired, proof)),
-                Err(error) => Err(ServiceError::Provider {
+                // Whose it is, the authority says in words of its own.
+                Err(Unproven::Claimed(error)) => Err(error),
+                Err(Unproven::Failed(error)) => Err(ServiceError::Provider {
                     what: what.clone(),
                     error,
                 }),
@@ -231,114 +231,6 @@ impl Service {
                 Err(error)
             }
         }
-    }
-
-    /// Looks at what a provider says it made: ours, by the host's own check, where the host saw it being made.
-    pub(crate) async fn prove(
-        &self,
-        lease: &Lease,
-        context: &Context,
-        for_lease: &ForLease,
-        acquired: &Acquired,
-    ) -> Result<Proof, leasehold_contract::Error> {
-        use leasehold_contract::{Code, Error};
-        let places = Place::of(self.authority(), &lease.id)
-            .await
-            .map_err(|error| Error::new(Code::Unavailable, error.to_string()))?;
-        if places.is_empty() {
-            return self.prove_made(lease, context, for_lease, acquired).await;
-        }
-        if acquired.resource != lease.acquisition {
-            return Err(Error::new(
-                Code::Internal,
-                "the provider names another resource than the workspace that egress saw being made",
-            ));
-        }
-        self.board()
-            .tell(&lease.id, "looking at what the provider made".to_owned());
-        let mark = LeaseMark {
-            owner_label: owner_label(lease),
-            acquisition: lease.acquisition.clone(),
-        };
-        for place in places {
-            let Some(target) = context.targets.get(&place.target) else {
-                return Err(Error::new(
-                    Code::Internal,
-                    "the workspace's target is not configured",
-                ));
-            };
-            if let Ownership::Ours(_) = self
-                .ssh()
-                .verify_owned(target, &mark, &place.parent)
-                .await?
-            {
-                return Ok(Proof::Owned);
-            }
-        }
-        Err(Error::new(
-            Code::Internal,
-            "the workspace does not carry this lease's marker where egress saw it being made",
-        ))
-    }
-
-    /// As [`Service::prove`], of what a backend with an API made: the resource is the one that egress saw being made, and
-    /// where the manifest has a check of `owned`, the host itself finds this lease's label there.
-    async fn prove_made(
-        &self,
-        lease: &Lease,
-        context: &Context,
-        for_lease: &ForLease,
-        acquired: &Acquired,
-    ) -> Result<Proof, leasehold_contract::Error> {
-        use leasehold_contract::{Claim, Code, Error};
-        let unknown =
-            |error: &dyn std::fmt::Display| Error::new(Code::Unavailable, error.to_string());
-        let made = self.authority().leases().made(&lease.id).await;
-        let made = made.map_err(|error| unknown(&error))?.resource;
-        let checked = checks::has(context, Claim::Owned);
-        match &made {
-            Some(made) if *made != acquired.resource => {
-                return Err(Error::new(
-                    Code::Internal,
-                    format!(
-                        "the provider names the resource {}, and egress saw {made} being made",
-                        acquired.resource
-                    ),
-                ));
-            }
-            None if web::granted(&context.plugin).creates() && !checked => {
-                return Err(Error::new(
-                    Code::Internal,
-                    format!(
-                        "the provider names the resource {}, which egress did not see being made; without a check of `owned` in its manifest nobody can tell whose it is",
-                        acquired.resource
-                    ),
-                ));
-            }
-            _ if !checked => return Ok(Proof::Claimed),
-            _ => {}
-        }
-        self.board()
-            .tell(&lease.id, "looking at what the provider made".to_owned());
-        let owned = self.is_owned(lease, context, for_lease, &acquired.resource);
-        if !owned.await.map_err(|error| unknown(&error))? {
-            return Err(Error::new(
-                Code::Internal,
-                format!(
-                    "the resource {} does not carry this lease's owner label",
-                    acquired.resource
-                ),
-            ));
-        }
-        if made.is_none() {
-            // One that an earlier try made, whose answer was lost: proven now, and acted on from here.
-            let leases = self.authority().leases();
-            leases
-                .made_environment(&lease.id, lease.epoch, &acquired.resource)
-                .await
-                .map_err(|error| unknown(&error))?;
-        }
-        Ok(Proof::Owned)
     }
 
     /// What one lease at a time is counted by: user, address as resolved, port. A name that does not resolve here (one

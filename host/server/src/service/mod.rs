@@ -29,6 +29,7 @@ mod places;
 mod plugins;
 mod probe;
 mod progress;
+mod proving;
 mod secrets;
 mod sources;
 mod teardown;

@@ -194,11 +194,11 @@ impl Service {
         if !checks::has(context, Claim::Owned) {
             return;
         }
+        let Some(claim) = context.web.as_ref().and_then(|web| web.claim(resource)) else {
+            return;
+        };
         let leases = self.authority().leases();
-        if let Err(error) = leases
-            .made_environment(&lease.id, lease.epoch, resource)
-            .await
-        {
+        if let Err(error) = leases.made_environment(&lease.id, lease.epoch, claim).await {
             tracing::warn!(lease = lease.id, resource, %error, "an environment of the lease is not noted");
         }
     }

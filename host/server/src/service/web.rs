@@ -1,14 +1,14 @@
 //! HTTP of a configuration: what was granted, the endpoints and the credentials, and from them the facts of one call.
 //!
-//! [`granted`] is the one place that says what of a manifest's request counts. Invariant (P8): each call has placeholders
-//! of its own, and what they stand for goes to egress alone.
+//! [`granted`] is the one place that says what of a manifest's request counts. Invariants: each call has placeholders of its
+//! own, and what they stand for goes to egress alone (P8); what egress saw being made is claimed for one lease alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use leasehold_authority::{Authority, KeptPlace, KeptSecret, Made};
-use leasehold_contract::{Code, Credential, Error, Mint, Operation, Role, Site};
+use leasehold_authority::{Authority, KeptPlace, KeptSecret, Made, ResourceClaim};
+use leasehold_contract::{Claim, Code, Credential, Error, Mint, Operation, Role, Site};
 use leasehold_egress::{
     CredentialValue, Endpoint, HttpFacts, HttpScope, Kept, KeptValue, MintPlace, Secret, Sink,
     Transport, Value as Held,
@@ -28,6 +28,8 @@ pub(crate) struct Granted {
     mints: Vec<Mint>,
     origins: Vec<String>,
     streams: bool,
+    /// Pointers of the endpoints where the host looks whose something is.
+    looks: Vec<String>,
 }
 
 /// What of a plugin's request was granted: installing it grants all of it.
@@ -39,6 +41,10 @@ pub(crate) fn granted(plugin: &Plugin) -> Granted {
         mints: manifest.mints.clone(),
         origins: manifest.request.origins.clone(),
         streams: manifest.request.streams,
+        looks: (manifest.checks.iter())
+            .filter(|check| check.claim == Claim::Owned)
+            .map(|check| check.endpoint.clone())
+            .collect(),
     }
 }
 
@@ -49,6 +55,17 @@ impl Granted {
             .iter()
             .any(|operation| matches!(operation.role, Role::Create(_)))
     }
+
+    /// The endpoint whose ids are those of environments: where they are made, else where the host looks whose they are.
+    fn home<'e>(&self, endpoints: &'e BTreeMap<String, Endpoint>) -> Option<&'e Endpoint> {
+        let made = self.operations.iter().filter_map(|operation| {
+            matches!(operation.role, Role::Create(_)).then_some(&operation.endpoint)
+        });
+        let mut named = made.chain(&self.looks);
+        named
+            .find_map(|pointer| endpoints.get(pointer))
+            .or_else(|| endpoints.values().next())
+    }
 }
 
 /// HTTP of one configuration, resolved.
@@ -58,7 +75,29 @@ pub(crate) struct Web {
     /// Values of secrets by the pointer of their field.
     values: Vec<(String, Held)>,
     users: BTreeMap<String, String>,
+    /// Where the backend's ids are ids: one account at one endpoint.
+    home: Option<Home>,
 }
+
+/// One account at one endpoint: what a resource's id means anything in.
+#[derive(Clone, Debug)]
+struct Home {
+    endpoint: String,
+    account: String,
+}
+
+impl Home {
+    fn claim(&self, resource: &str) -> ResourceClaim {
+        ResourceClaim {
+            endpoint: self.endpoint.clone(),
+            account: self.account.clone(),
+            resource: resource.to_owned(),
+        }
+    }
+}
+
+/// Which secret goes where: a destination in the words of its binding, and the secret's id.
+pub(crate) type Going = Vec<(String, String)>;
 
 /// Placeholders of one call: the pointer of the field, and what stands in it.
 pub(crate) type Placeholders = Vec<(String, String)>;
@@ -79,10 +118,25 @@ impl Web {
         config: &Value,
         endpoints: BTreeMap<String, Endpoint>,
         values: Vec<(String, Held)>,
+        going: &Going,
     ) -> Option<Web> {
         if endpoints.is_empty() && granted.origins.is_empty() {
             return None;
         }
+        let home = granted.home(&endpoints).map(|endpoint| {
+            // Not the version: rotated, a key is still that account's.
+            let mut account: Vec<&str> = going
+                .iter()
+                .filter(|(to, _)| *to == endpoint.url)
+                .map(|(_, secret)| secret.as_str())
+                .collect();
+            account.sort_unstable();
+            account.dedup();
+            Home {
+                endpoint: endpoint.canonical(),
+                account: account.join(","),
+            }
+        });
         let sites = granted.credentials.iter().flat_map(|c| &c.sites);
         let sites = sites.chain(granted.mints.iter().flat_map(|m| &m.sites));
         let users = sites
@@ -99,7 +153,13 @@ impl Web {
             endpoints,
             values,
             users,
+            home,
         })
+    }
+
+    /// What a lease claims that has this resource; none where there is no endpoint that could have one.
+    pub(crate) fn claim(&self, resource: &str) -> Option<ResourceClaim> {
+        Some(self.home.as_ref()?.claim(resource))
     }
 
     /// The name by which people know what is reached.
@@ -203,6 +263,7 @@ impl Web {
             sink: Arc::new(Journal {
                 authority: authority.clone(),
                 lease: lease.cloned(),
+                home: self.home.clone(),
             }),
         };
         Ok((scope, named))
@@ -213,9 +274,17 @@ impl Web {
 struct Journal {
     authority: Authority,
     lease: Option<ForLease>,
+    home: Option<Home>,
 }
 
 impl Journal {
+    fn claim(&self, resource: &str) -> Result<ResourceClaim, Error> {
+        let home = self.home.as_ref().ok_or_else(|| {
+            Error::new(Code::Internal, "there is no endpoint that this could be of")
+        })?;
+        Ok(home.claim(resource))
+    }
+
     fn lease(&self) -> Result<&ForLease, Error> {
         self.lease.as_ref().ok_or_else(|| {
             Error::new(
@@ -231,14 +300,14 @@ impl Sink for Journal {
     async fn created(&self, resource: &str) -> Result<(), Error> {
         let lease = self.lease()?;
         let leases = self.authority.leases();
-        let made = leases.made_environment(&lease.id, lease.epoch, resource);
+        let made = leases.made_environment(&lease.id, lease.epoch, self.claim(resource)?);
         made.await.map_err(|error| refused(&error))
     }
 
     async fn child(&self, id: &str) -> Result<(), Error> {
         let lease = self.lease()?;
         let leases = self.authority.leases();
-        let made = leases.made_child(&lease.id, lease.epoch, id);
+        let made = leases.made_child(&lease.id, lease.epoch, self.claim(id)?);
         made.await.map_err(|error| refused(&error))
     }
 
