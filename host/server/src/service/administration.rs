@@ -42,8 +42,13 @@ impl Service {
         self.accepting()?;
         actor.require_manage()?;
         let (bytes, source) = self.sources().take(actor, offered).await?;
+        let granted = grant.is_some();
         let catalog = self.catalog();
         let installed = catalog.install(actor, bytes, source, grant).await?;
+        if let (true, Some(current)) = (granted, &installed.current) {
+            // The same component may have served until now under another grant.
+            self.close_revision(current.digest.clone());
+        }
         self.details(installed).await
     }
 
