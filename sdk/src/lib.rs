@@ -120,8 +120,8 @@ pub use answer::{
     info, listed, observation, started, warning,
 };
 pub use bindings::base::exports::leasehold::provider::lifecycle::{
-    Claim, Condition, Driver, Features, ImageKind, KeptAlive, Limits, Manifest, Observation, Query,
-    Severity,
+    Claim, Condition, Driver, Features, ImageKind, KeptAlive, Limits, Manifest, Mint, Observation,
+    Query, Severity,
 };
 pub use bindings::base::leasehold::provider::http::{Bytes, Lines, Piece};
 pub use bindings::base::leasehold::provider::types::{

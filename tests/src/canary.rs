@@ -1,6 +1,6 @@
 //! Secrets that are looked for, and the places where bytes can be read: files, processes.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -169,4 +169,21 @@ pub fn with_descendants(all: &[Seen], is: impl Fn(&Seen) -> bool) -> HashSet<u32
         }
         found.extend(more);
     }
+}
+
+/// What a hostile component found in its memory, by the export in which it looked.
+///
+/// # Panics
+/// When the log breaks off in what it told.
+pub fn hunted(log: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut told: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for part in log.split("hunted in ").skip(1) {
+        let (export, found) = part
+            .split_once(';')
+            .and_then(|(line, _)| line.split_once(": "))
+            .unwrap_or_else(|| panic!("not told to its end: {part:.80}"));
+        let names = told.entry(export.to_owned()).or_default();
+        names.insert(found.to_owned());
+    }
+    told
 }

@@ -9,8 +9,11 @@
 
 pub mod canary;
 pub mod document;
+pub mod front;
+pub mod heard;
 pub mod http;
 pub mod machine;
+pub mod rows;
 pub mod server;
 pub mod shape;
 pub mod signing;

@@ -9,8 +9,16 @@ pub const LONG: Duration = Duration::from_secs(60);
 ///
 /// # Panics
 /// After [`LONG`] without one, naming `what`.
-pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + LONG;
+pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    until_within(LONG, what, look)
+}
+
+/// As [`until`], where it would come by itself later.
+///
+/// # Panics
+/// After `span` without an answer, naming `what`.
+pub fn until_within<T>(span: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + span;
     loop {
         if let Some(found) = look() {
             return found;

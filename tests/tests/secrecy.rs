@@ -10,13 +10,16 @@
     reason = "a test fails by panicking, also in what it calls"
 )]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use leasehold_parts::{Format, KeyPair, Kind};
-use leasehold_tests::canary::{Canaries, Seen, contains, files_below, processes, with_descendants};
+use leasehold_tests::canary::{
+    Canaries, Seen, contains, files_below, hunted, processes, with_descendants,
+};
+use leasehold_tests::heard::Heard;
 use leasehold_tests::http::text;
 use leasehold_tests::machine::Machine;
 use leasehold_tests::server::Server;
@@ -46,9 +49,6 @@ fn canaries(key: &KeyPair) -> Canaries {
     ])
 }
 
-/// The name under which work is asked for.
-const WATCHED: &str = "watched";
-
 /// Says that it is over when it goes, also by a panic.
 struct Over<'a>(&'a AtomicBool);
 
@@ -56,124 +56,6 @@ impl Drop for Over<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }
-}
-
-/// A server at its most talkative, and all that its API answered.
-struct Heard {
-    server: Server,
-    answers: Mutex<String>,
-    /// Paths of the description that answered 200 at least once.
-    answered: Mutex<BTreeSet<String>>,
-}
-
-impl Heard {
-    fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
-        self.keep(self.server.call(method, path, body)).1
-    }
-
-    fn keep(&self, answer: leasehold_tests::http::Answer) -> (u16, Value) {
-        let mut answers = self.answers.lock().expect("answers");
-        answers.push_str(&answer.head);
-        answers.push_str(&answer.body);
-        (answer.status, answer.json())
-    }
-
-    /// Posts to `path` and reads what is told of the work while it goes on.
-    fn watch(&self, path: &str) -> Value {
-        std::thread::scope(|scope| {
-            let path = format!("{path}?progressId={WATCHED}");
-            let work = scope.spawn(move || self.call("POST", &path, None));
-            while !work.is_finished() {
-                let told = format!("/api/progress/{WATCHED}");
-                if self.keep(self.server.call("GET", &told, None)).0 == 200 {
-                    let mut answered = self.answered.lock().expect("paths");
-                    answered.insert("/api/progress/{progressId}".to_owned());
-                }
-            }
-            work.join().expect("an answer")
-        })
-    }
-
-    /// Every path that can be read, for everything that there is.
-    fn read_all(&self) {
-        let document = self.call("GET", "/api/openapi.json", None);
-        let known = self.known();
-        for (path, item) in document["paths"].as_object().expect("paths") {
-            let Some(get) = item.get("get") else { continue };
-            let queries = get["parameters"].as_array().into_iter().flatten();
-            let needed: Vec<String> = queries
-                .filter(|one| one["in"] == "query" && one["required"] == true)
-                .map(|one| text(&one["name"]))
-                .collect();
-            let query = match needed.as_slice() {
-                [] => "",
-                [one] if one == "path" => "?path=.",
-                [one] if one == "name" => "?name=ssh",
-                other => panic!("nobody here knows the query {other:?} of {path}"),
-            };
-            for filled in filled(path, &known) {
-                let answer = self.server.call("GET", &format!("{filled}{query}"), None);
-                if self.keep(answer).0 == 200 {
-                    let mut answered = self.answered.lock().expect("paths");
-                    answered.insert(path.clone());
-                }
-            }
-        }
-        self.call("GET", "/api/activity?limit=1000", None);
-    }
-
-    /// What there is, by the names that the description's paths have for it.
-    fn known(&self) -> BTreeMap<&'static str, Vec<String>> {
-        let company = self.server.company();
-        let ids = |list: &Value, key: &str| -> Vec<String> {
-            let items = list.as_array().into_iter().flatten();
-            items.map(|item| text(&item[key])).collect()
-        };
-        let of_company = |what: &str| self.server.get(&format!("/api/companies/{company}/{what}"));
-        let leases = ids(&Value::from(self.server.leases()), "id");
-        let executions = leases
-            .iter()
-            .flat_map(|lease| ids(&Value::from(self.server.executions(lease)), "id"))
-            .collect();
-        BTreeMap::from([
-            ("companyId", vec![company.clone()]),
-            ("environmentId", ids(&of_company("environments"), "id")),
-            ("secretId", ids(&of_company("secrets"), "id")),
-            ("key", ids(&self.server.get("/api/plugins"), "key")),
-            ("leaseId", leases),
-            ("executionId", executions),
-            ("progressId", vec![WATCHED.to_owned()]),
-        ])
-    }
-
-    /// Checks that `read_all` has read something of every path that there is.
-    fn everything_was_read(&self) {
-        let document = self.server.get("/api/openapi.json");
-        let answered = self.answered.lock().expect("paths");
-        for (path, item) in document["paths"].as_object().expect("paths") {
-            // Not an answer but a WebSocket, which `use_everything` opens by the command line.
-            let stream = path.ends_with("/executions/stream");
-            if item.get("get").is_some() && !stream {
-                assert!(answered.contains(path), "{path} never answered");
-            }
-        }
-        assert!(answered.len() > 20, "{answered:?}");
-    }
-}
-
-/// A path of the description with everything that there is in its place.
-fn filled(path: &str, known: &BTreeMap<&'static str, Vec<String>>) -> Vec<String> {
-    let Some((before, rest)) = path.split_once('{') else {
-        return vec![path.to_owned()];
-    };
-    let (name, after) = rest.split_once('}').expect("a closed brace");
-    let values = known
-        .get(name)
-        .unwrap_or_else(|| panic!("nobody here knows what {name} of {path} is"));
-    let ways = values
-        .iter()
-        .flat_map(|value| filled(&format!("{before}{value}{after}"), known));
-    ways.collect()
 }
 
 /// A command that has every secret runs on a lease of the SSH provider: what is on both sides while it does.
@@ -281,9 +163,7 @@ fn use_everything(heard: &Heard, machine: &Machine, environment: &str, looks: &d
         .server
         .run(&["exec", &lease, "--", "sh", "-c", counts]);
     assert_eq!(streamed.stdout.trim(), TOKEN.len().to_string());
-    let mut answers = heard.answers.lock().expect("answers");
-    answers.push_str(&streamed.stderr);
-    drop(answers);
+    heard.note(&streamed.stderr);
     let released = heard.call(
         "POST",
         &format!("/api/environment-leases/{lease}/release"),
@@ -340,20 +220,6 @@ fn hunt(heard: &Heard, environment: &str, shown: &str) {
     heard.read_all();
 }
 
-/// What the hunter found in its memory, by the export in which it looked.
-fn told(log: &str) -> BTreeMap<String, BTreeSet<String>> {
-    let mut told: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for part in log.split("hunted in ").skip(1) {
-        let (export, found) = part
-            .split_once(';')
-            .and_then(|(line, _)| line.split_once(": "))
-            .unwrap_or_else(|| panic!("not told to its end: {part:.80}"));
-        let names = told.entry(export.to_owned()).or_default();
-        names.insert(found.to_owned());
-    }
-    told
-}
-
 #[test]
 fn no_secret_is_in_a_component_the_database_the_log_an_answer_a_process_or_on_the_target() {
     let Some(machine) = Machine::start() else {
@@ -374,11 +240,7 @@ fn no_secret_is_in_a_component_the_database_the_log_an_answer_a_process_or_on_th
         ["passphrase", "private key"]
     );
 
-    let heard = Heard {
-        server,
-        answers: Mutex::default(),
-        answered: Mutex::default(),
-    };
+    let heard = Heard::new(server, "ssh");
     let server = &heard.server;
     let mut target = machine.target(&server.secret("key", &key.private), machine.sshd.port());
     target["passphrase"] = server.secret("passphrase", PASSPHRASE);
@@ -397,13 +259,14 @@ fn no_secret_is_in_a_component_the_database_the_log_an_answer_a_process_or_on_th
     server.install("hostile-canary-hunter").expect(201);
     let config = json!({ "target": target, "remoteWorkspacePath": machine.directory("leases") });
     let ssh = text(&server.environment(&draft("ssh", config)).expect(201)["id"]);
-    let mut hunted = canaries.told();
-    hunted["control"] = Canaries::new(vec![("control", CONTROL.into())]).told()["control"].clone();
+    let mut hunt_for = canaries.told();
+    hunt_for["control"] =
+        Canaries::new(vec![("control", CONTROL.into())]).told()["control"].clone();
     let hunter = |name: &str, key: &str, value: Value| {
         // Kept with the environment: its provider is asked about the configuration before there is a secret.
         let pasted = json!({ "type": "secret_value", "value": TOKEN });
         let mut config =
-            json!({ "target": target, "token": pasted, "word": CONTROL, "hunt": hunted });
+            json!({ "target": target, "token": pasted, "word": CONTROL, "hunt": hunt_for });
         config[key] = value;
         let mut draft = draft("hostile-canary-hunter", config);
         draft["name"] = name.into();
@@ -446,7 +309,7 @@ fn no_secret_is_in_a_component_the_database_the_log_an_answer_a_process_or_on_th
         let refused = server.acquire(&refusing);
         assert_eq!(heard.keep(refused).0, 502);
         until("its list", || {
-            told(&server.log()).contains_key("list").then_some(())
+            hunted(&server.log()).contains_key("list").then_some(())
         });
         heard.read_all();
     });
@@ -455,7 +318,7 @@ fn no_secret_is_in_a_component_the_database_the_log_an_answer_a_process_or_on_th
         BTreeSet::new(),
         "in a process"
     );
-    let told = told(&server.log());
+    let told = hunted(&server.log());
     for export in [
         "probe",
         "acquire",
@@ -475,7 +338,7 @@ fn no_secret_is_in_a_component_the_database_the_log_an_answer_a_process_or_on_th
         assert_eq!(found, Some(&only), "in memory in {export}: {told:?}");
     }
     heard.everything_was_read();
-    let answers = heard.answers.lock().expect("answers").clone();
+    let answers = heard.answers();
     assert_eq!(canaries.in_bytes(answers.as_bytes()), NONE, "in an answer");
     look_at_what_is_kept(&heard, &canaries);
     let parent = machine.directory("leases");

@@ -4,6 +4,12 @@
 //! configuration names, apart by a space: `{"at": "start state-of"}`. Where nothing is named it misbehaves in every
 //! export but `describe` and `check-config`. What it does not spoil answers like the null provider's.
 
+//!
+//! Those that want a key, or what is somebody else's, are of [`thief`]: they lease rooms over HTTP like the cabin provider.
+
+pub mod hunt;
+pub mod thief;
+
 use std::marker::PhantomData;
 
 use leasehold_provider::*;

@@ -6,6 +6,7 @@
 //! listens on a wire to one. [`Registry`] is Docker's own, and [`FalseRegistry`] one that does what no real one does.
 //! Nothing here depends on the host's crates: it is the other side.
 
+pub mod echo;
 mod false_registry;
 mod key;
 mod mounts;

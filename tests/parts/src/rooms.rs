@@ -8,12 +8,14 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::echo;
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub enum Fault {
     Strange,
     /// Requests with this method are answered with this status, and told to wait for seven seconds.
     Refuse(&'static str, u16),
+    /// Whoever wants a room made is given the first that there is.
+    GiveFirst,
 }
 
 /// A request as it came.
@@ -79,14 +83,38 @@ struct State {
 }
 
 struct Shared {
-    token: String,
+    token: Mutex<String>,
+    /// What a session's key begins with; none: there are no sessions.
+    sessions: Mutex<Option<String>>,
     state: Mutex<State>,
     over: AtomicBool,
+    taken: AtomicUsize,
+    open: AtomicUsize,
 }
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn token(&self) -> String {
+        let token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        token.clone()
+    }
+
+    /// The key of a room's session, where there are sessions.
+    fn session(&self, room: &str) -> Option<String> {
+        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(format!("{}{room}", sessions.as_ref()?))
+    }
+}
+
+/// A connection that counts as open until it goes.
+struct Counted<'a>(&'a Shared);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -111,9 +139,12 @@ impl Rooms {
         let listener = TcpListener::bind("127.0.0.1:0").context("no port")?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
-            token: token.to_owned(),
+            token: Mutex::new(token.to_owned()),
+            sessions: Mutex::default(),
             state: Mutex::default(),
             over: AtomicBool::new(false),
+            taken: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
         });
         let serving = shared.clone();
         std::thread::spawn(move || {
@@ -122,8 +153,13 @@ impl Rooms {
                     break;
                 }
                 let shared = serving.clone();
+                shared.taken.fetch_add(1, Ordering::SeqCst);
+                shared.open.fetch_add(1, Ordering::SeqCst);
                 // Whoever hangs up has had its answer, or wants none.
-                std::thread::spawn(move || serve(&shared, stream).unwrap_or_default());
+                std::thread::spawn(move || {
+                    let _open = Counted(&shared);
+                    serve(&shared, stream).unwrap_or_default();
+                });
             }
         });
         Ok(Rooms { address, shared })
@@ -132,6 +168,29 @@ impl Rooms {
     /// Where its API is.
     pub fn url(&self) -> String {
         format!("http://{}/v1", self.address)
+    }
+
+    /// Its port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// From now on lets in whoever shows this token, and nobody with the one before.
+    pub fn set_token(&self, token: &str) {
+        let now = self.shared.token.lock();
+        *now.unwrap_or_else(PoisonError::into_inner) = token.to_owned();
+    }
+
+    /// Gives each room a session from now on, whose key begins with this and ends with the room's id.
+    pub fn give_sessions(&self, begin: &str) {
+        let sessions = self.shared.sessions.lock();
+        *sessions.unwrap_or_else(PoisonError::into_inner) = Some(begin.to_owned());
+    }
+
+    /// How many connections it has taken so far, and how many of them are open now.
+    pub fn connections(&self) -> (usize, usize) {
+        let count = |of: &AtomicUsize| of.load(Ordering::SeqCst);
+        (count(&self.shared.taken), count(&self.shared.open))
     }
 
     /// Lets something go wrong from now on.
@@ -242,7 +301,7 @@ fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
         if fault == Fault::Down {
             return Ok(());
         }
-        if heard.path.ends_with("/version") {
+        if matches!(heard.path.as_str(), "/version" | "/v1/version") {
             // The host looks whether a container engine is here: it is not what the component sent.
             shared.state().asked.push(heard);
             write!(to, "HTTP/1.1 404 Said\r\ncontent-length: 0\r\n\r\n")?;
@@ -251,20 +310,34 @@ fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
         shared.state().heard.push(heard.clone());
         let path = heard.path.clone();
         let parts: Vec<&str> = path.trim_start_matches("/v1/").split('/').collect();
-        let authorised = heard.header("authorization") == format!("Bearer {}", shared.token);
+        let token = shared.token();
+        let authorised = heard.header("authorization") == format!("Bearer {token}");
+        if let (true, [.., "echo", way]) = (authorised, parts.as_slice())
+            && let Some(bytes) = echo::answer(way, &token)
+        {
+            to.write_all(&bytes)?;
+            if echo::ends(way) {
+                return Ok(());
+            }
+            continue;
+        }
         if let (true, ["rooms", room, "runs", run, "stream"]) = (authorised, parts.as_slice())
             && heard.header("upgrade") == "room-stream"
         {
             return run_in(shared, room, run, &mut to);
         }
         let mut extra = String::new();
-        let (status, mut body) = match fault {
-            _ if !authorised => (401, json!({ "error": "who are you" })),
-            Fault::Refuse(method, status) if heard.method == method => {
-                extra = "retry-after: 7\r\n".to_owned();
-                (status, json!({ "error": "not now" }))
-            }
-            _ => answer(shared, &heard, &parts),
+        let (status, mut body) = if parts == ["session"] {
+            session(shared, &heard)
+        } else if !authorised {
+            (401, json!({ "error": "who are you" }))
+        } else if let Fault::Refuse(method, status) = fault
+            && heard.method == method
+        {
+            extra = "retry-after: 7\r\n".to_owned();
+            (status, json!({ "error": "not now" }))
+        } else {
+            answer(shared, &heard, &parts)
         };
         if fault == Fault::LoseCreate && heard.method == "POST" && parts == ["rooms"] {
             let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
@@ -294,6 +367,17 @@ fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Says which room a session is of, to whoever shows its key.
+fn session(shared: &Shared, heard: &Heard) -> (u16, Value) {
+    let shown = heard.header("x-session");
+    let state = shared.state();
+    let of = |room: &&Room| shared.session(&room.id).is_some_and(|key| key == shown);
+    match state.rooms.iter().find(of) {
+        Some(room) => (200, json!({ "room": room.id, "session": shown })),
+        None => (401, json!({ "error": "there is no such session" })),
+    }
+}
+
 fn answer(shared: &Shared, heard: &Heard, parts: &[&str]) -> (u16, Value) {
     let nothing = || (404, json!({ "error": "there is no such thing" }));
     let asked: Value = serde_json::from_slice(&heard.body).unwrap_or_default();
@@ -310,6 +394,9 @@ fn answer(shared: &Shared, heard: &Heard, parts: &[&str]) -> (u16, Value) {
         }
         ("POST", ["rooms"]) => {
             let name = asked["name"].as_str().unwrap_or_default();
+            if let (Fault::GiveFirst, Some(first)) = (state.fault, state.rooms.first()) {
+                return (201, shown(first));
+            }
             if state.rooms.iter().any(|room| room.name == name) {
                 return (409, json!({ "error": "the name is taken" }));
             }
@@ -320,6 +407,13 @@ fn answer(shared: &Shared, heard: &Heard, parts: &[&str]) -> (u16, Value) {
         }
         ("GET", ["rooms", id]) => match state.rooms.iter().find(|room| room.id == *id) {
             Some(room) => (200, shown(room)),
+            None => nothing(),
+        },
+        ("POST", ["rooms", id, "sessions"]) => match shared.session(id) {
+            Some(key) => (
+                201,
+                json!({ "session": key, "again": format!("its key is {key}") }),
+            ),
             None => nothing(),
         },
         ("DELETE", ["rooms", id]) => {
