@@ -12,6 +12,8 @@
 
 mod astray;
 mod languages;
+mod pools;
+mod secured;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
