@@ -269,3 +269,35 @@ fn an_edited_lease_is_neither_used_nor_taken_for_another() {
     }
     den.nothing_leaked();
 }
+
+#[test]
+fn without_its_master_key_the_server_says_so_touches_nothing_and_goes_on_once_the_key_is_back() {
+    let Some(mut den) = Den::of("echo-plain") else {
+        return;
+    };
+    let environment = den.environment(json!({}));
+    let lease = text(&den.server().acquire(&environment).expect(201)["id"]);
+    let kept = Kept::of(&mut den);
+    let sent = den.rooms.heard().len();
+    let key = den.server().path().join("config/leasehold/master.key");
+    let away = den.server().path().join("put-away");
+    std::fs::rename(&key, &away).expect("the key");
+    let logged = den.server().log().len();
+    assert!(!starts(&mut den), "it serves without its key");
+    den.heard.server.kill();
+    let said = den.server().log().split_off(logged);
+    assert!(said.contains("master key"), "{said}");
+    assert!(said.contains("master.key"), "it names the file: {said}");
+    assert!(!key.exists(), "no other key was made");
+    let same =
+        std::fs::read(&kept.file).expect("a file") == std::fs::read(&kept.copy).expect("a file");
+    assert!(same, "nothing of the database was touched");
+    assert_eq!(den.rooms.heard().len(), sent, "nothing was sent");
+
+    std::fs::rename(&away, &key).expect("the key");
+    assert!(starts(&mut den));
+    let path = format!("/api/environment-leases/{lease}/observation");
+    assert_eq!(den.server().get(&path)["condition"], "ready");
+    assert_eq!(den.server().release(&lease)["status"], "released");
+    den.nothing_leaked();
+}
