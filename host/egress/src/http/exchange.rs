@@ -188,7 +188,15 @@ async fn attempts(
                 sending = begun;
                 Request::from_parts(head.clone(), outgoing)
             }
-            _ => return Err(broken(&course, &error, written, &sending, &pools.settings)),
+            _ => {
+                // A server that refuses our identity says so when it likes, also before anything was asked.
+                let fault = match error.is_closed() || error.is_canceled() {
+                    true => turn.link.fault().await,
+                    false => None,
+                };
+                let error = fault.unwrap_or(&error);
+                return Err(broken(&course, error, written, &sending, &pools.settings));
+            }
         };
         age = Age::New;
     }

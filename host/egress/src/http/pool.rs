@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use hyper::client::conn::http1::{Builder, SendRequest};
@@ -63,7 +63,17 @@ pub(super) struct Link {
     pub(super) sender: SendRequest<Outgoing>,
     pub(super) gauge: Arc<Gauge>,
     pub(super) task: AbortOnDropHandle<()>,
+    /// Why the connection ended, where it did not in order.
+    fault: Arc<OnceLock<hyper::Error>>,
     local: bool,
+}
+
+impl Link {
+    /// Why the connection ended, once it has: whoever asks over one that has ended is told only that it has.
+    pub(super) async fn fault(&mut self) -> Option<&hyper::Error> {
+        let _ = timeout(SETTLE, &mut self.task).await;
+        self.fault.get()
+    }
 }
 
 struct Idle {
@@ -255,9 +265,13 @@ impl Pools {
             .handshake(TokioIo::new(reached.stream))
             .await
             .map_err(|e| unavailable(&name, format_args!("no HTTP could be spoken ({e})")))?;
+        let fault = Arc::new(OnceLock::new());
+        let told = fault.clone();
         let task = AbortOnDropHandle::new(tokio::spawn(async move {
-            // What goes wrong is told to whoever waits for an answer.
-            let _ = connection.with_upgrades().await;
+            // What goes wrong is told to whoever waits for an answer; nobody may wait yet.
+            if let Err(error) = connection.with_upgrades().await {
+                let _ = told.set(error);
+            }
         }));
         tracing::debug!(destination = %name, ?want, "connected");
         Ok(Turn {
@@ -265,6 +279,7 @@ impl Pools {
                 sender,
                 gauge: reached.gauge,
                 task,
+                fault,
                 local: reached.local,
             },
             reused: false,
