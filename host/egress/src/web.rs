@@ -66,6 +66,7 @@ impl Web {
                     scope.reach,
                     scope.lease.as_ref(),
                     scope.execution.as_deref(),
+                    http.transport.finders(),
                 )
                 .map(Arc::new)
             })

@@ -34,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::Likeness;
 use crate::pool::PoolScope;
+use crate::rules::Finders;
 use crate::secret::Secret;
 
 pub use answer::{Answer, AnswerBody, Lines};
@@ -126,6 +127,7 @@ impl fmt::Display for Destination {
 pub struct Transport {
     pools: Arc<pool::Pools>,
     likeness: Arc<Likeness>,
+    finders: Arc<Finders>,
 }
 
 impl fmt::Debug for Transport {
@@ -149,6 +151,7 @@ impl Transport {
         Transport {
             pools: pool::Pools::new(settings, reach::Reach { resolver, dialler }),
             likeness: Arc::default(),
+            finders: Arc::default(),
         }
     }
 
@@ -230,9 +233,15 @@ impl Transport {
     }
 
     /// Takes connections out of the pools: idle ones close now, those in use when their work ends. For rotation,
-    /// revocation and a changed grant; streams of a lease end by [`Bounds::closed`].
+    /// revocation and a changed grant; streams of a lease end by [`Bounds::closed`]. What looked for values is forgotten.
     pub fn close_scope(&self, scope: &PoolScope) {
+        self.finders.forget();
         self.pools.close_scope(scope);
+    }
+
+    /// What looks for the values of calls, made once.
+    pub(crate) fn finders(&self) -> &Arc<Finders> {
+        &self.finders
     }
 
     /// How many connections lie idle.

@@ -9,7 +9,7 @@
 //! - what goes to a container engine is judged by its policy (`crate::engine`) last;
 //! - `answer` takes ids and minted values out of answers, ids that `said` knows from the request not among them; `finder`
 //!   removes what is left of any value, `lines` where it is told over several;
-//! - `tokens` is the table of placeholders, `json` the reader of both directions, `facts` what comes from outside.
+//! - `tokens` is the table of placeholders, `finders` keeps what looks for its values, `json` the reader of both directions, `facts` what comes from outside.
 //!
 //! Invariants (P8): a credential's value stands in its site toward its destinations, a payload's in a JSON string of a
 //! request for the lease's own environment, and neither anywhere else. What is judged is what is written.
@@ -18,6 +18,7 @@ mod answer;
 mod body;
 mod facts;
 mod finder;
+mod finders;
 pub(crate) mod json;
 mod lines;
 mod operations;
@@ -47,6 +48,7 @@ pub use facts::{
 };
 
 pub(crate) use answer::{Found, Seen};
+pub(crate) use finders::Finders;
 pub(crate) use lines::{Caught, LineNet};
 pub(crate) use operations::{Effect, Form};
 pub(crate) use path::{Names, encode, unescape};
@@ -138,7 +140,7 @@ impl Expects {
 }
 
 impl Rules {
-    /// The rules of one call.
+    /// The rules of one call; what looks for its values is shared by `finders`.
     ///
     /// # Errors
     /// `internal` where the facts contradict what was checked when they were saved.
@@ -148,6 +150,7 @@ impl Rules {
         reach: Reach,
         lease: Option<&LeaseScope>,
         execution: Option<&str>,
+        finders: &Arc<Finders>,
     ) -> Result<Rules, Error> {
         let wrong = |what: String| Error::new(Code::Internal, what);
         let mut endpoints = Vec::with_capacity(facts.endpoints.len());
@@ -187,7 +190,7 @@ impl Rules {
             .iter()
             .map(|text| Ok((text.clone(), OriginPattern::of(text)?)))
             .collect::<Result<_, Error>>()?;
-        let tokens = tokens(facts, payloads);
+        let tokens = Tokens::new(tokens(facts, payloads), finders.clone());
         Ok(Rules {
             reach,
             acquiring: facts.acquiring,
@@ -222,7 +225,7 @@ impl Rules {
 }
 
 /// The placeholders of a call.
-fn tokens(facts: &HttpFacts, payloads: &Payloads) -> Tokens {
+fn tokens(facts: &HttpFacts, payloads: &Payloads) -> Vec<Arc<Token>> {
     let mut all = Vec::new();
     for value in &facts.values {
         // Without a credential that was granted, a placeholder works nowhere, and is looked for all the same.
@@ -262,7 +265,7 @@ fn tokens(facts: &HttpFacts, payloads: &Payloads) -> Tokens {
             purpose: Purpose::Payload,
         }));
     }
-    Tokens::new(all)
+    all
 }
 
 /// The path of a URL and its query, as they are written.

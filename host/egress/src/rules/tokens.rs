@@ -9,6 +9,7 @@ use leasehold_contract::{Code, Error, Site};
 
 use super::facts::{LENGTH, PREFIX, Value};
 use super::finder::Finder;
+use super::finders::Finders;
 use crate::secret::Secret;
 
 /// Looks for how every placeholder begins.
@@ -50,23 +51,27 @@ impl Token {
 #[derive(Debug, Default)]
 pub(crate) struct Tokens {
     all: Vec<Arc<Token>>,
-    // Each is made when it is first asked for: most calls send nothing over HTTP.
+    finders: Arc<Finders>,
+    // Each is looked up or made when it is first asked for: most calls send nothing over HTTP.
     placeholders: OnceLock<Finder>,
-    values: OnceLock<Finder>,
+    values: OnceLock<Arc<Finder>>,
     credentials: OnceLock<Arc<Finder>>,
 }
 
 impl Tokens {
-    pub(crate) fn new(all: Vec<Arc<Token>>) -> Tokens {
+    /// These; what looks for their values is shared with other calls.
+    pub(crate) fn new(all: Vec<Arc<Token>>, finders: Arc<Finders>) -> Tokens {
         Tokens {
             all,
+            finders,
             ..Tokens::default()
         }
     }
 
     /// These and more.
     pub(crate) fn with(&self, more: impl IntoIterator<Item = Arc<Token>>) -> Tokens {
-        Tokens::new(self.all.iter().cloned().chain(more).collect())
+        let all = self.all.iter().cloned().chain(more).collect();
+        Tokens::new(all, self.finders.clone())
     }
 
     /// How many there are.
@@ -90,17 +95,20 @@ impl Tokens {
 
     /// Removes values from what a component or a person sees.
     pub(crate) fn values(&self) -> &Finder {
-        self.values
-            .get_or_init(|| Finder::new(self.all.iter().map(|t| t.text())))
+        self.values.get_or_init(|| {
+            let values: Vec<&str> = self.all.iter().map(|t| t.text()).collect();
+            self.finders.of(&values)
+        })
     }
 
     /// Looks for the values of credentials in streams; none where there are no credentials.
     pub(crate) fn credentials(&self) -> Option<Arc<Finder>> {
         let mut credentials = self.all.iter().filter(|t| t.is_credential()).peekable();
         credentials.peek()?;
-        let finder = self
-            .credentials
-            .get_or_init(|| Arc::new(Finder::new(credentials.map(|t| t.text()))));
+        let finder = self.credentials.get_or_init(|| {
+            let values: Vec<&str> = credentials.map(|t| t.text()).collect();
+            self.finders.of(&values)
+        });
         Some(finder.clone())
     }
 

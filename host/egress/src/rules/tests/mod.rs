@@ -184,7 +184,15 @@ fn payloads() -> Payloads {
 }
 
 fn rules_of(facts: HttpFacts, reach: Reach, lease: Option<&LeaseScope>) -> Rules {
-    Rules::new(&facts, &payloads(), reach, lease, Some("exe-1")).expect("facts that hold")
+    Rules::new(
+        &facts,
+        &payloads(),
+        reach,
+        lease,
+        Some("exe-1"),
+        &Arc::default(),
+    )
+    .expect("facts that hold")
 }
 
 /// Those of a call that may act on box-1.
