@@ -16,6 +16,7 @@ mod http;
 mod manifest;
 mod observe;
 mod process;
+mod words;
 
 pub use call::{Call, Command, Content, Label, LeaseRef, Purpose};
 pub use egress::{CallHost, Egress, Level, Output, SshSession, Thing, Workspace};

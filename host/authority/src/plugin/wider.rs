@@ -5,8 +5,7 @@
 //! host, the image) every change is wider, also one that takes something away. Order never counts.
 
 use leasehold_contract::{
-    Check, Claim, Credential, Expectation, Formats, ImageBinding, Manifest, Mint, Operation, Role,
-    Site, covers,
+    Check, Credential, Formats, ImageBinding, Manifest, Mint, Operation, covers,
 };
 
 use super::Revision;
@@ -28,12 +27,17 @@ pub fn wider(current: &Revision, manifest: &Manifest, capabilities: &[String]) -
     changes(
         &old.credentials,
         &manifest.credentials,
-        credential,
+        Credential::in_words,
         &mut found,
     );
-    changes(&old.mints, &manifest.mints, mint, &mut found);
-    changes(&old.operations, &manifest.operations, operation, &mut found);
-    changes(&old.checks, &manifest.checks, check, &mut found);
+    changes(&old.mints, &manifest.mints, Mint::in_words, &mut found);
+    changes(
+        &old.operations,
+        &manifest.operations,
+        Operation::in_words,
+        &mut found,
+    );
+    changes(&old.checks, &manifest.checks, Check::in_words, &mut found);
     if old.image != manifest.image {
         found.push(format!(
             "names its image otherwise: {}, which was {}",
@@ -122,81 +126,6 @@ fn changes<T: PartialEq>(old: &[T], new: &[T], say: fn(&T) -> String, found: &mu
     for item in old.iter().filter(|item| !new.contains(item)) {
         found.push(format!("takes away: {}", say(item)));
     }
-}
-
-fn site(site: &Site) -> String {
-    match site {
-        Site::Header(name, template) => format!("header {name}: {template}"),
-        Site::Basic(user) => format!("Basic authentication with the user name of {user}"),
-        Site::RegistryAuth => "registry authentication".to_owned(),
-        Site::SshUsername => "SSH user name".to_owned(),
-    }
-}
-
-fn sites(all: &[Site]) -> String {
-    all.iter().map(site).collect::<Vec<_>>().join(" or ")
-}
-
-fn credential(credential: &Credential) -> String {
-    format!(
-        "the credential in {} toward {}, as {}",
-        credential.pointer,
-        credential.to.join(" and "),
-        sites(&credential.sites)
-    )
-}
-
-fn mint(mint: &Mint) -> String {
-    format!(
-        "credentials that {} {} at {} answers in {}, toward {}, as {}",
-        mint.method,
-        mint.path,
-        mint.endpoint,
-        mint.pointers.join(" and "),
-        mint.to.join(" and "),
-        sites(&mint.sites)
-    )
-}
-
-fn operation(operation: &Operation) -> String {
-    let role = match &operation.role {
-        Role::Create(made) => format!("create, with the id in {}", made.id),
-        Role::CreateChild(made) => format!("create a child, with the id in {}", made.id),
-        Role::Act => "act".to_owned(),
-        Role::Read => "read".to_owned(),
-        Role::Shared => "change something that no lease owns".to_owned(),
-    };
-    format!(
-        "the operation {} {} at {} ({role})",
-        operation.method, operation.path, operation.endpoint
-    )
-}
-
-fn check(check: &Check) -> String {
-    let claim = match check.claim {
-        Claim::Owned => "owned",
-        Claim::ImageIdentity => "image-identity",
-        Claim::Platform => "platform",
-        Claim::Gone => "gone",
-    };
-    let expected: Vec<String> = check
-        .expect
-        .iter()
-        .map(|expectation| match expectation {
-            Expectation::Status(status) => format!("status {status}"),
-            Expectation::Value(pointer) => format!("the value of {pointer}"),
-            Expectation::OwnerLabel(pointer) => format!("the owner label in {pointer}"),
-            Expectation::AbsentFrom(list, id) => format!("no {id} of it in {list}"),
-            Expectation::File => "a file".to_owned(),
-            Expectation::Tar => "an archive".to_owned(),
-        })
-        .collect();
-    format!(
-        "the check of `{claim}` by GET {} at {}, which expects {}",
-        check.path,
-        check.endpoint,
-        expected.join(" and ")
-    )
 }
 
 fn image(image: Option<&ImageBinding>) -> String {

@@ -1,6 +1,8 @@
 //! Tests of the comparison of two requests.
 
-use leasehold_contract::{Creation, Driver, Features, ImageKind, Limits, Request};
+use leasehold_contract::{
+    Claim, Creation, Driver, Expectation, Features, ImageKind, Limits, Request, Role, Site,
+};
 use serde_json::json;
 
 use super::*;

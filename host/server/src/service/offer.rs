@@ -4,7 +4,7 @@
 //! a sentence before it can be granted.
 
 use leasehold_authority::Source;
-use leasehold_contract::{FieldViolation, Grant, Manifest, Part, Role, Site};
+use leasehold_contract::{Check, Claim, FieldViolation, Grant, Manifest, Operation, Part, Role};
 use leasehold_runtime::Prepared;
 use sha2::{Digest, Sha256};
 
@@ -80,13 +80,7 @@ pub fn asks(manifest: &Manifest, capabilities: &[String]) -> Vec<String> {
         asks.push(format!("send requests without any credential to {origin}"));
     }
     for credential in &manifest.credentials {
-        let sites: Vec<String> = credential.sites.iter().map(site).collect();
-        asks.push(format!(
-            "use the credential in {} toward {}, as {}",
-            credential.pointer,
-            credential.to.join(" and "),
-            sites.join(" or ")
-        ));
+        asks.push(format!("use {}", credential.in_words()));
     }
     for operation in &manifest.operations {
         let what = match &operation.role {
@@ -96,16 +90,13 @@ pub fn asks(manifest: &Manifest, capabilities: &[String]) -> Vec<String> {
             Role::Read => "read",
             Role::Shared => "change something that no lease owns",
         };
-        asks.push(format!(
-            "{what} by {} {} at {}",
-            operation.method, operation.path, operation.endpoint
-        ));
+        asks.push(format!("{what} by {}", operation.in_words()));
     }
     for mint in &manifest.mints {
-        asks.push(format!(
-            "keep credentials that {} {} at {} answers, for the lease's life",
-            mint.method, mint.path, mint.endpoint
-        ));
+        asks.push(format!("keep, for the lease's life, {}", mint.in_words()));
+    }
+    for check in &manifest.checks {
+        asks.push(format!("be proven by {}", check.in_words()));
     }
     if capabilities.iter().any(|c| c == "execution") {
         asks.push(
@@ -118,25 +109,24 @@ pub fn asks(manifest: &Manifest, capabilities: &[String]) -> Vec<String> {
     }
     let limits = manifest.request.limits;
     asks.push(format!(
-        "use up to {} MiB of memory and {} ms of CPU time in one call",
-        limits.memory_mib, limits.cpu
+        "use up to {} MiB of memory, {} ms of CPU time, {} requests and buffered bodies of {} MiB in one call",
+        limits.memory_mib, limits.cpu, limits.exchanges, limits.body_mib
     ));
-    if manifest.checks.is_empty() && !manifest.request.ssh {
+    if manifest.request.ssh && !manifest.features.exclusive_target {
+        asks.push("lease one account of a machine to several at a time".to_owned());
+    }
+    let owned = |check: &Check| check.claim == Claim::Owned;
+    let creates = |operation: &Operation| matches!(operation.role, Role::Create(_));
+    // What is made over SSH is the host's own workspace, which it finds itself.
+    let by_host = manifest.request.ssh && !manifest.operations.iter().any(creates);
+    if !by_host && !manifest.checks.iter().any(owned) {
         asks.push(
-            "be believed about what it made: it declares no checks, so its leases are claimed, never proven"
+            "be believed about what it makes with a backend: it declares no check of `owned`, so such leases are claimed, \
+             never proven"
                 .to_owned(),
         );
     }
     asks
-}
-
-fn site(site: &Site) -> String {
-    match site {
-        Site::Header(name, template) => format!("header {name}: {template}"),
-        Site::Basic(user) => format!("Basic authentication with the user name of {user}"),
-        Site::RegistryAuth => "registry authentication".to_owned(),
-        Site::SshUsername => "SSH user name".to_owned(),
-    }
 }
 
 /// Names one offer: the component's digest and everything that the sentences were made from.
@@ -151,4 +141,104 @@ pub fn request_digest(digest: &str, asks: &[String]) -> String {
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_contract::{
+        Creation, Credential, Driver, Expectation, Features, Limits, Mint, Request, Site,
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    fn manifest() -> Manifest {
+        let header = || vec![Site::Header("authorization".into(), "Bearer {}".into())];
+        Manifest {
+            key: "acme".into(),
+            version: "1.0.0".into(),
+            title: "Acme".into(),
+            summary: String::new(),
+            driver: Driver::Sandbox,
+            config_schema: json!({}),
+            image: None,
+            request: Request {
+                origins: vec!["https://acme.example".into()],
+                ssh: true,
+                streams: true,
+                limits: Limits {
+                    memory_mib: 1,
+                    cpu: 1,
+                    exchanges: 1,
+                    body_mib: 1,
+                },
+            },
+            credentials: vec![Credential {
+                pointer: "/key".into(),
+                sites: header(),
+                to: vec!["/api".into()],
+            }],
+            mints: vec![Mint {
+                endpoint: "/api".into(),
+                method: "POST".into(),
+                path: "/sessions".into(),
+                pointers: vec!["/key".into()],
+                sites: header(),
+                to: vec!["/api".into()],
+            }],
+            operations: vec![Operation {
+                endpoint: "/api".into(),
+                method: "POST".into(),
+                path: "/boxes".into(),
+                role: Role::Create(Creation {
+                    id: "/id".into(),
+                    labels: None,
+                }),
+            }],
+            checks: vec![Check {
+                claim: Claim::Owned,
+                endpoint: "/api".into(),
+                path: "/boxes/{resource}".into(),
+                credential: Some("/key".into()),
+                expect: vec![Expectation::OwnerLabel("/labels".into())],
+                apart: 0,
+            }],
+            features: Features::default(),
+            acquire_timeout: 1,
+        }
+    }
+
+    #[test]
+    fn whatever_of_a_request_changes_is_read_in_the_sentences() {
+        let said = |change: fn(&mut Manifest)| {
+            let mut manifest = manifest();
+            change(&mut manifest);
+            asks(&manifest, &[])
+        };
+        let all = [
+            said(|_| {}),
+            said(|m| m.request.ssh = false),
+            said(|m| m.request.streams = false),
+            said(|m| m.request.origins.clear()),
+            said(|m| m.request.limits.memory_mib = 2),
+            said(|m| m.request.limits.cpu = 2),
+            said(|m| m.request.limits.exchanges = 2),
+            said(|m| m.request.limits.body_mib = 2),
+            said(|m| m.credentials[0].to.push("/other".into())),
+            said(|m| m.mints[0].pointers.push("/other".into())),
+            said(|m| m.operations[0].path = "/machines".into()),
+            said(|m| m.checks[0].path = "/machines/{resource}".into()),
+            said(|m| m.checks[0].claim = Claim::Gone),
+            said(|m| m.checks.clear()),
+            said(|m| m.features.exclusive_target = true),
+        ];
+        for (n, one) in all.iter().enumerate() {
+            assert!(!all[..n].contains(one), "{one:#?}");
+        }
+        let claimed = |m: &Manifest| asks(m, &[]).iter().any(|ask| ask.contains("claimed"));
+        assert!(!claimed(&manifest()));
+        let mut gone = manifest();
+        gone.checks[0].claim = Claim::Gone;
+        assert!(claimed(&gone), "who is never found to own it is believed");
+    }
 }
