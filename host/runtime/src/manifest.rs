@@ -1,9 +1,10 @@
 //! The checks of a manifest, before it is frozen: every violation is told at once, each with a pointer
 //! into the manifest in the contract's spelling.
 
+mod checks;
+
 use leasehold_contract::{
-    Check, Claim, Creation, Credential, Expectation, FORMATS, FieldViolation, Formats, Manifest,
-    Mint, Operation, Role, Site,
+    Creation, Credential, FORMATS, FieldViolation, Formats, Manifest, Mint, Operation, Role, Site,
 };
 use serde_json::Value;
 
@@ -530,114 +531,6 @@ impl<'a> Found<'a> {
                     format!("is {:?} a second time", credential.pointer),
                 );
             }
-        }
-    }
-
-    fn check(&mut self, at: &str, check: &Check) {
-        self.field(&format!("{at}/endpoint"), &check.endpoint, ENDPOINTS);
-        self.check_path(&format!("{at}/path"), check);
-        if let Some(pointer) = &check.credential
-            && !self
-                .manifest
-                .credentials
-                .iter()
-                .any(|c| c.pointer == *pointer)
-        {
-            self.say(
-                &format!("{at}/credential"),
-                format!(
-                    "is {}; no credential of the manifest is that",
-                    shape(pointer)
-                ),
-            );
-        }
-        if check.expect.is_empty() {
-            self.say(
-                &format!("{at}/expect"),
-                "is empty; a check expects something",
-            );
-        }
-        for (i, expectation) in self.inner(&format!("{at}/expect"), &check.expect) {
-            let at = format!("{at}/expect/{i}");
-            match expectation {
-                Expectation::Status(status) => {
-                    if !(100..=599).contains(status) {
-                        self.say(&at, format!("is {status}; a status is 100 to 599"));
-                    }
-                }
-                Expectation::Value(pointer) | Expectation::OwnerLabel(pointer) => {
-                    self.pointer(&at, pointer);
-                }
-                Expectation::AbsentFrom(list, id) => {
-                    self.pointer(&at, list);
-                    self.pointer(&at, id);
-                }
-                Expectation::File | Expectation::Tar => {
-                    if check.claim != Claim::Platform {
-                        self.say(&at, "is a file; only a check of `platform` reads one");
-                    }
-                }
-            }
-        }
-        if check.claim == Claim::Owned
-            && !check
-                .expect
-                .iter()
-                .any(|e| matches!(e, Expectation::OwnerLabel(_)))
-        {
-            self.say(
-                &format!("{at}/expect"),
-                "has no owner label; a check of `owned` looks for it",
-            );
-        }
-    }
-
-    /// A path with a query, whose placeholders are whole segments or whole values.
-    fn check_path(&mut self, at: &str, check: &Check) {
-        let path = check.path.as_str();
-        if !path.starts_with('/')
-            || path.len() > PATH
-            || !path.bytes().all(|b| b.is_ascii_graphic())
-            || path.contains('#')
-        {
-            self.say(
-                at,
-                format!(
-                    "is {}; it is an absolute path, with a query if need be",
-                    shape(path)
-                ),
-            );
-            return;
-        }
-        let (before, query) = path.split_once('?').unwrap_or((path, ""));
-        let values = query
-            .split('&')
-            .map(|pair| pair.split_once('=').map_or("", |(_, value)| value));
-        let names = query
-            .split('&')
-            .map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
-        let mut has_path = false;
-        for part in before.split('/').chain(values) {
-            match part {
-                "{resource}" | "{lease}" => {}
-                "{path}" => has_path = true,
-                "." | ".." => self.say(at, "has a segment `.` or `..`"),
-                other if !is_plain(other) => self.say(at, not_plain(other)),
-                other if other.contains(['{', '}']) => self.say(
-                    at,
-                    format!(
-                        "has {other:?}; a placeholder is a whole segment or value, one of {{resource}}, \
-                         {{lease}}, {{path}}"
-                    ),
-                ),
-                _ => {}
-            }
-        }
-        if names.into_iter().any(|name| name.contains(['{', '}'])) {
-            self.say(at, "has a placeholder in the name of a query's value");
-        }
-        if has_path != (check.claim == Claim::Platform) {
-            self.say(at, "has {path} exactly where the claim is `platform`");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Tests of the manifest's checks.
 
-use leasehold_contract::{Driver, Features, Limits, Request};
+use leasehold_contract::{Check, Claim, Driver, Expectation, Features, Limits, Request};
 use serde_json::json;
 
 use super::*;
@@ -324,6 +324,23 @@ fn a_feature_of_commands_needs_the_export() {
     let found = violations(&sound(), Capabilities::default(), &Ceilings::default());
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].pointer, "/features");
+}
+
+#[test]
+fn a_check_that_would_not_be_made_as_it_says_is_refused() {
+    let gone = |apart: u32| Check {
+        claim: Claim::Gone,
+        endpoint: "/api".into(),
+        path: "/v1/boxes/{resource}".into(),
+        credential: None,
+        expect: vec![Expectation::Status(404)],
+        apart,
+    };
+    assert_eq!(wrong(|m| m.checks.push(gone(60_000))), Vec::<String>::new());
+    assert_eq!(wrong(|m| m.checks.push(gone(60_001))), ["/checks/1/apart"]);
+    assert_eq!(wrong(|m| m.checks = vec![gone(0)]), ["/checks/0/claim"]);
+    let no_header = |m: &mut Manifest| m.credentials[0].sites = vec![Site::RegistryAuth];
+    assert!(wrong(no_header).contains(&"/checks/0/credential".to_owned()));
 }
 
 #[test]

@@ -109,7 +109,7 @@ impl Provider for Shaped {
             made = made.operation(endpoint, method, path, act());
         }
         for (endpoint, path) in &shape.checks {
-            made = made.check(check(Claim::Gone, endpoint, path).expect(status(404)));
+            made = made.check(check(Claim::Owned, endpoint, path).expect(owner_label("/labels")));
         }
         if let Some(field) = &shape.image {
             made = made.image(ImageKind::Opaque, field, &[], &[]);

@@ -19,9 +19,6 @@ use super::error::ServiceError;
 use super::leasing::READ;
 use super::web::Web;
 
-/// The longest that two asks of `gone` are held apart within one try.
-const LONGEST_APART: Duration = Duration::from_secs(60);
-
 /// Whether the manifest has checks of this claim.
 pub(crate) fn has(context: &Context, claim: Claim) -> bool {
     of(context, claim).next().is_some()
@@ -64,7 +61,7 @@ impl Service {
             return Ok(false);
         }
         let apart = of(context, Claim::Gone).map(|check| check.apart).max();
-        let apart = Duration::from_millis(apart.unwrap_or(0).into()).min(LONGEST_APART);
+        let apart = Duration::from_millis(apart.unwrap_or(0).into());
         if apart.is_zero() {
             return Ok(true);
         }
