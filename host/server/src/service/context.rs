@@ -85,9 +85,9 @@ impl Context {
     ) -> Result<Context, ServiceError> {
         let config = Value::Object(source.config.clone());
         let schema = &plugin.manifest().config_schema;
-        let granted = web::granted(&plugin);
+        let asked = web::asked(&plugin);
         let uses =
-            configuration::secret_uses(schema, &granted.credentials, &config).map_err(of_config)?;
+            configuration::secret_uses(schema, &asked.credentials, &config).map_err(of_config)?;
         let mut resolved = config.clone();
         let mut versions = Vec::new();
         let mut going = Vec::new();
@@ -139,7 +139,7 @@ impl Context {
         let has_secret = fields
             .iter()
             .any(|field| place_of_placeholder(field, &view).is_some());
-        let web = Web::of(granted, &config, endpoints, values, &going);
+        let web = Web::of(asked, &config, endpoints, values, &going);
         Ok(Context {
             company: source.company.to_owned(),
             environment: source.environment.map(str::to_owned),

@@ -101,7 +101,7 @@ impl Service {
                     acquired.resource
                 )));
             }
-            None if web::granted(&context.plugin).creates() && !checked => {
+            None if web::asked(&context.plugin).creates() && !checked => {
                 return Err(Unproven::because(format!(
                     "the provider names the resource {}, which egress did not see being made; without a check of `owned` in its manifest nobody can tell whose it is",
                     acquired.resource

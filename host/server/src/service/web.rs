@@ -1,6 +1,6 @@
-//! HTTP of a configuration: what was granted, the endpoints and the credentials, and from them the facts of one call.
+//! HTTP of a configuration: what its plugin asks for, the endpoints and the credentials, and from them the facts of one call.
 //!
-//! [`granted`] is the one place that says what of a manifest's request counts. Invariants: each call has placeholders of its
+//! What of it was granted egress itself leaves, by the grant in each call's scope. Invariants: each call has placeholders of its
 //! own, and what they stand for goes to egress alone (P8); what egress saw being made is claimed for one lease alone.
 
 use std::collections::BTreeMap;
@@ -20,9 +20,9 @@ use zeroize::Zeroizing;
 use super::calls::{ForLease, refused};
 use super::error::ServiceError;
 
-/// What of a plugin's request was granted.
+/// What a plugin's manifest asks for over HTTP.
 #[derive(Clone, Debug)]
-pub(crate) struct Granted {
+pub(crate) struct Asked {
     pub(crate) operations: Vec<Operation>,
     pub(crate) credentials: Vec<Credential>,
     mints: Vec<Mint>,
@@ -32,10 +32,10 @@ pub(crate) struct Granted {
     looks: Vec<String>,
 }
 
-/// What of a plugin's request was granted: installing it grants all of it.
-pub(crate) fn granted(plugin: &Plugin) -> Granted {
+/// What this plugin asks for.
+pub(crate) fn asked(plugin: &Plugin) -> Asked {
     let manifest = plugin.manifest();
-    Granted {
+    Asked {
         operations: manifest.operations.clone(),
         credentials: manifest.credentials.clone(),
         mints: manifest.mints.clone(),
@@ -48,7 +48,7 @@ pub(crate) fn granted(plugin: &Plugin) -> Granted {
     }
 }
 
-impl Granted {
+impl Asked {
     /// Whether an operation makes the environment, so that egress sees its id.
     pub(crate) fn creates(&self) -> bool {
         self.operations
@@ -70,7 +70,7 @@ impl Granted {
 
 /// HTTP of one configuration, resolved.
 pub(crate) struct Web {
-    granted: Granted,
+    asked: Asked,
     pub(crate) endpoints: BTreeMap<String, Endpoint>,
     /// Values of secrets by the pointer of their field.
     values: Vec<(String, Held)>,
@@ -114,16 +114,16 @@ pub(crate) fn placeholder() -> Result<String, ServiceError> {
 impl Web {
     /// HTTP of a configuration; none where there is nothing to reach.
     pub(crate) fn of(
-        granted: Granted,
+        asked: Asked,
         config: &Value,
         endpoints: BTreeMap<String, Endpoint>,
         values: Vec<(String, Held)>,
         going: &Going,
     ) -> Option<Web> {
-        if endpoints.is_empty() && granted.origins.is_empty() {
+        if endpoints.is_empty() && asked.origins.is_empty() {
             return None;
         }
-        let home = granted.home(&endpoints).map(|endpoint| {
+        let home = asked.home(&endpoints).map(|endpoint| {
             // Not the version: rotated, a key is still that account's.
             let mut account: Vec<&str> = going
                 .iter()
@@ -137,8 +137,8 @@ impl Web {
                 account: account.join(","),
             }
         });
-        let sites = granted.credentials.iter().flat_map(|c| &c.sites);
-        let sites = sites.chain(granted.mints.iter().flat_map(|m| &m.sites));
+        let sites = asked.credentials.iter().flat_map(|c| &c.sites);
+        let sites = sites.chain(asked.mints.iter().flat_map(|m| &m.sites));
         let users = sites
             .filter_map(|site| match site {
                 Site::Basic(pointer) => {
@@ -149,7 +149,7 @@ impl Web {
             })
             .collect();
         Some(Web {
-            granted,
+            asked,
             endpoints,
             values,
             users,
@@ -172,7 +172,7 @@ impl Web {
     pub(crate) fn shown(&self, pointer: &str, placeholder: &str) -> Option<(String, String)> {
         use base64::Engine as _;
         let credential = self
-            .granted
+            .asked
             .credentials
             .iter()
             .find(|c| c.pointer == pointer)?;
@@ -234,11 +234,11 @@ impl Web {
             found.map(|(_, placeholder)| placeholder.clone())
         };
         let facts = HttpFacts {
-            operations: self.granted.operations.clone(),
-            credentials: self.granted.credentials.clone(),
-            mints: self.granted.mints.clone(),
-            origins: self.granted.origins.clone(),
-            streams: self.granted.streams,
+            operations: self.asked.operations.clone(),
+            credentials: self.asked.credentials.clone(),
+            mints: self.asked.mints.clone(),
+            origins: self.asked.origins.clone(),
+            streams: self.asked.streams,
             endpoints: self.endpoints.clone(),
             values: self
                 .values
