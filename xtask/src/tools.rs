@@ -87,6 +87,8 @@ impl Tools {
             .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
             .args(["--update-notifier=false", "--loglevel", "error", "--cache"])
             .arg(&cache)
+            // As pip does: where a company's own authority stands before the registries, the system knows it.
+            .env("NODE_USE_SYSTEM_CA", "1")
             .current_dir(&javascript);
         shell::run(&mut npm)?;
         fs::remove_dir_all(&cache).context("npm's cache cannot be removed")?;
