@@ -18,7 +18,7 @@ use leasehold_contract::{Driver, Grant, Manifest};
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use sqlx::Row as _;
+use sqlx::{Row as _, SqliteConnection};
 
 use self::row::{PluginRow, belonging, load, plugin_of, put_plugin, revision, select_revisions};
 pub(crate) use self::row::{plugin_row, revision_row, sign_again};
@@ -221,40 +221,46 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
+/// A plugin with what serves and what waits.
+async fn with_revisions(
+    db: &mut SqliteConnection,
+    keys: &Keys,
+    key: &str,
+    row: PluginRow,
+) -> Result<Plugin> {
+    let mut named = [None, None];
+    for (found, digest) in named.iter_mut().zip([&row.current, &row.pending]) {
+        if let Some(digest) = digest {
+            *found = Some(belonging(revision_row(&mut *db, keys, digest).await?, key)?);
+        }
+    }
+    let [current, pending] = named;
+    Ok(Plugin::of(key, row, current, pending))
+}
+
 impl Plugins {
     /// All plugins by key.
     pub async fn list(&self) -> Result<Vec<Plugin>> {
+        let mut db = self.store.read().begin().await?;
         let rows = sqlx::query("SELECT * FROM plugins ORDER BY plugin_key")
-            .fetch_all(self.store.read())
+            .fetch_all(&mut *db)
             .await?;
         let mut plugins = Vec::with_capacity(rows.len());
         for row in &rows {
             let key: String = row.try_get("plugin_key")?;
             let stored = plugin_of(&self.keys, &key, row)?;
-            plugins.push(self.with_revisions(key, stored).await?);
+            plugins.push(with_revisions(&mut db, &self.keys, &key, stored).await?);
         }
         Ok(plugins)
     }
 
-    async fn with_revisions(&self, key: String, row: PluginRow) -> Result<Plugin> {
-        let named = async |digest: &Option<String>| match digest {
-            Some(digest) => {
-                let found = revision_row(self.store.read(), &self.keys, digest).await?;
-                belonging(found, &key).map(Some)
-            }
-            None => Ok::<_, Error>(None),
-        };
-        let current = named(&row.current).await?;
-        let pending = named(&row.pending).await?;
-        Ok(Plugin::of(&key, row, current, pending))
-    }
-
-    /// One plugin.
+    /// One plugin, with its revisions as they were at one moment: one that is collected meanwhile is not missing from it.
     pub async fn get(&self, key: &str) -> Result<Plugin> {
-        let row = plugin_row(self.store.read(), &self.keys, key)
+        let mut db = self.store.read().begin().await?;
+        let row = plugin_row(&mut *db, &self.keys, key)
             .await?
             .ok_or_else(|| Error::not_found("plugin", key))?;
-        self.with_revisions(key.to_owned(), row).await
+        with_revisions(&mut db, &self.keys, key, row).await
     }
 
     /// What new leases of `key` use; none when nothing of it is installed and granted.
@@ -318,10 +324,13 @@ impl Plugins {
 
     /// The component, checked against its digest.
     pub async fn component_bytes(&self, digest: &str) -> Result<Vec<u8>> {
-        self.revision(digest).await?;
+        let mut db = self.store.read().begin().await?;
+        revision_row(&mut *db, &self.keys, digest)
+            .await?
+            .ok_or_else(|| Error::not_found("plugin revision", digest))?;
         let bytes: Vec<u8> = sqlx::query_scalar("SELECT bytes FROM components WHERE digest = $1")
             .bind(digest)
-            .fetch_optional(self.store.read())
+            .fetch_optional(&mut *db)
             .await?
             .ok_or_else(|| Error::corrupt(format!("component {digest}")))?;
         if !same(hex(&Sha256::digest(&bytes)).as_bytes(), digest.as_bytes()) {

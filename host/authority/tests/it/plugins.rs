@@ -525,3 +525,41 @@ async fn every_edit_of_an_installed_plugin_is_noticed() {
         p.plugins().component_bytes(&digest(b"one")).await
     ));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_reads_while_a_plugin_comes_and_goes_sees_it_whole_or_not_at_all() {
+    let p = Place::new().await;
+    let (plugins, over) = (
+        p.plugins().clone(),
+        std::sync::atomic::AtomicBool::new(false),
+    );
+    let over = std::sync::Arc::new(over);
+    let readers: Vec<_> = (0..4)
+        .map(|_| {
+            let (plugins, over) = (plugins.clone(), over.clone());
+            tokio::spawn(async move {
+                let mut seen = 0;
+                while !over.load(std::sync::atomic::Ordering::SeqCst) {
+                    match plugins.get("ssh").await {
+                        Ok(_) => seen += 1,
+                        Err(Error::NotFound { .. }) => {}
+                        Err(other) => panic!("{other}"),
+                    }
+                    plugins.list().await.unwrap();
+                }
+                seen
+            })
+        })
+        .collect();
+    for round in 0..100_u32 {
+        p.plugin("ssh", &round.to_le_bytes()).await;
+        install(&p, wider(&(round + 1000).to_le_bytes())).await;
+        plugins.uninstall(&operator(), "ssh").await.unwrap();
+    }
+    over.store(true, std::sync::atomic::Ordering::SeqCst);
+    let mut seen = 0;
+    for reader in readers {
+        seen += reader.await.unwrap();
+    }
+    assert!(seen > 0, "somebody saw it");
+}
