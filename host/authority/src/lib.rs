@@ -50,7 +50,8 @@ pub use lease::{
 pub use open::{Authority, OpenError, Options};
 pub use plugin::{
     Beside, Decision, Granted, NewRevision, NoKey, Plugin, Plugins, RegistryPlace, Revision,
-    RevisionStanding, RevisionState, SignaturePolicy, Signed, SigningKey, Source, Unsigned, wider,
+    RevisionStanding, RevisionState, SignaturePolicy, Signed, SigningKey, Source, Unsigned,
+    spelled_signature, wider,
 };
 pub use rekey::Rekeyed;
 pub use secret::{

@@ -22,7 +22,9 @@ use sqlx::{Row as _, SqliteConnection};
 
 use self::row::{PluginRow, belonging, load, plugin_of, put_plugin, revision, select_revisions};
 pub(crate) use self::row::{plugin_row, revision_row, sign_again};
-pub use self::signature::{Beside, NoKey, SignaturePolicy, Signed, SigningKey, Unsigned};
+pub use self::signature::{
+    Beside, NoKey, SignaturePolicy, Signed, SigningKey, Unsigned, spelled as spelled_signature,
+};
 pub use self::source::{RegistryPlace, Source};
 pub use self::wider::wider;
 use crate::activity::Entry;

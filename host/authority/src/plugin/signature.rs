@@ -98,6 +98,12 @@ pub enum Unsigned {
     /// There is no signature at all.
     #[error("it is not signed, and must be by {0}")]
     Missing(String),
+    /// What lies where the signature should is none.
+    #[error(
+        "what was given as its signature is none: that is base64 of the DER that `cosign sign-blob` writes, or \
+         `openssl dgst -sha256 -sign … | base64`"
+    )]
+    NotOne,
     /// None of the keys made a signature that is there.
     #[error(
         "none of its signatures is by {0}: another key made them, or what was signed was changed"
@@ -177,7 +183,7 @@ impl SignaturePolicy {
             return Ok(None);
         };
         let signature = signature.ok_or_else(|| Unsigned::Missing(names(keys)))?;
-        match signer(keys, component, signature) {
+        match signer(keys, component, &read(signature)?) {
             Some(key) => Ok(Some(Signed {
                 key: key.name.clone(),
                 digest: format!("sha256:{}", hex(&Sha256::digest(component))),
@@ -202,7 +208,15 @@ impl SignaturePolicy {
         };
         let mut nearest = None;
         for one in beside {
-            let Some(key) = signer(keys, one.payload, one.signature) else {
+            // One that is none hides no good one beside it.
+            let signature = match read(one.signature) {
+                Ok(signature) => signature,
+                Err(why) => {
+                    nearest = nearest.or(Some(why));
+                    continue;
+                }
+            };
+            let Some(key) = signer(keys, one.payload, &signature) else {
                 continue;
             };
             match names_it(key, one.payload, digest, place) {
@@ -223,16 +237,32 @@ impl SignaturePolicy {
     }
 }
 
-/// The key that made this signature, if one of these did.
-fn signer<'k>(keys: &'k [SigningKey], signed: &[u8], signature: &str) -> Option<&'k SigningKey> {
-    let signature = signature.trim();
+/// A signature in its one spelling, base64 on one line, of one as it is written; whose it is is not looked at.
+///
+/// # Errors
+/// It is none.
+pub fn spelled(signature: &str) -> Result<String, Unsigned> {
+    read(signature).map(|signature| STANDARD.encode(signature.to_der()))
+}
+
+/// A signature as it is written: base64, wrapped in lines or not.
+fn read(signature: &str) -> Result<Signature, Unsigned> {
     if signature.len() > LONGEST {
-        return None;
+        return Err(Unsigned::NotOne);
     }
-    let der = STANDARD.decode(signature).ok()?;
-    let signature = Signature::from_der(&der).ok()?;
+    let text: String = signature.split_ascii_whitespace().collect();
+    let der = STANDARD.decode(text).map_err(|_| Unsigned::NotOne)?;
+    Signature::from_der(&der).map_err(|_| Unsigned::NotOne)
+}
+
+/// The key that made this signature, if one of these did.
+fn signer<'k>(
+    keys: &'k [SigningKey],
+    signed: &[u8],
+    signature: &Signature,
+) -> Option<&'k SigningKey> {
     keys.iter()
-        .find(|key| key.key.verify(signed, &signature).is_ok())
+        .find(|key| key.key.verify(signed, signature).is_ok())
 }
 
 /// Whether a payload that was signed names this manifest in this place.

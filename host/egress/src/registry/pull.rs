@@ -16,7 +16,7 @@ use crate::http::{Answer, Parsed};
 
 /// The largest manifest: what registries take at least (distribution specification, "Pushing Manifests").
 const LARGEST_MANIFEST: u64 = 4 << 20;
-/// The largest payload of a signature, and the most of them that are looked at.
+/// The largest payload of a signature, and the most of them that are looked at, the newest.
 const LARGEST_PAYLOAD: u64 = 64 * 1024;
 const MOST_SIGNATURES: usize = 32;
 
@@ -136,23 +136,22 @@ impl Pull {
         let layers = manifest::read(&bytes)
             .map_err(|why| session.fail(Stage::Signature, why))?
             .layers;
+        let signed: Vec<(&Descriptor, &String)> = layers
+            .iter()
+            .filter(|layer| layer.media_type == SIMPLE_SIGNING)
+            .filter_map(|layer| Some((layer, layer.annotations.get(SIGNATURE)?)))
+            .collect();
+        // The newest stand last: whoever signs the same again and again keeps nobody from installing it.
+        let old = signed.len().saturating_sub(MOST_SIGNATURES);
         let mut found = Vec::new();
-        for layer in layers {
-            let Some(signature) = layer.annotations.get(SIGNATURE) else {
-                continue;
-            };
-            if layer.media_type != SIMPLE_SIGNING {
-                continue;
-            }
-            if found.len() == MOST_SIGNATURES {
-                let why = format!("it has more than {MOST_SIGNATURES} signatures");
-                return Err(session.fail(Stage::Signature, RegistryFault::Malformed(why)));
-            }
-            let signature = signature.clone();
+        for (layer, signature) in &signed[old..] {
             let payload = session
-                .blob(&layer, LARGEST_PAYLOAD, Stage::Signature)
+                .blob(layer, LARGEST_PAYLOAD, Stage::Signature)
                 .await?;
-            found.push(SignatureFound { payload, signature });
+            found.push(SignatureFound {
+                payload,
+                signature: (*signature).clone(),
+            });
         }
         Ok(found)
     }

@@ -283,6 +283,31 @@ async fn a_silent_registry_and_one_that_stops_are_told_apart_by_their_own_deadli
 }
 
 #[tokio::test]
+async fn of_many_signatures_the_newest_are_looked_at() {
+    let lab = Lab::published();
+    let resolved = lab.begin(":1.0").await.unwrap().resolved().clone();
+    let tag = format!("sha256-{}.sig", resolved.manifest.hex());
+    let layers: Vec<_> = (0..40)
+        .map(|n| {
+            let payload = format!("payload {n}").into_bytes();
+            lab.registry.lay_blob("acme/tool", &payload);
+            let kind = "application/vnd.dev.cosign.simplesigning.v1+json";
+            let mut one = descriptor(kind, &payload);
+            one["annotations"] = json!({ "dev.cosignproject.cosign/signature": "c2ln" });
+            one
+        })
+        .collect();
+    lab.registry
+        .lay_manifest("acme/tool", &tag, &manifest(&layers));
+    let (_, found) = lab.pull().await.unwrap();
+    let payloads: Vec<&[u8]> = found.iter().map(|f| f.payload.as_ref()).collect();
+    assert_eq!(
+        (payloads.len(), payloads[0], payloads[31]),
+        (32, &b"payload 8"[..], &b"payload 39"[..])
+    );
+}
+
+#[tokio::test]
 async fn signatures_are_those_that_lie_beside_the_manifest_and_unharmed() {
     let lab = Lab::published();
     let resolved = lab.begin(":1.0").await.unwrap().resolved().clone();

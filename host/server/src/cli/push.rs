@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
+use leasehold_authority::spelled_signature;
 use leasehold_egress::{
     BadReference, Origin, Parsed, Publication, Reference, Registries, RegistryCredential,
     RegistrySettings, RegistrySource, Secret, TlsSettings, publication, signing_payload,
@@ -59,6 +60,12 @@ fn usage(e: impl std::fmt::Display) -> CliError {
     CliError::Usage(e.to_string())
 }
 
+/// The signature of a file: what is none would keep nobody from installing the component, and help nobody either.
+fn signature(file: &Path) -> Result<String, CliError> {
+    spelled_signature(&read_text(file)?)
+        .map_err(|e| usage(format!("--signature {}: {e}", file.display())))
+}
+
 impl PushArgs {
     /// Does it.
     pub async fn run(self, out: &Output) -> Result<(), CliError> {
@@ -70,7 +77,7 @@ impl PushArgs {
         if let Some(file) = &self.payload {
             return payload(file, &reference, &publication, out);
         }
-        let signature = self.signature.as_deref().map(read_text).transpose()?;
+        let signature = self.signature.as_deref().map(signature).transpose()?;
         let source = self.source(&reference)?;
         let registries = Registries::new(RegistrySettings::default());
         let pushing = registries.push(&source, &reference, &publication, signature.as_deref());
