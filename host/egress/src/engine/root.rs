@@ -158,19 +158,21 @@ pub(crate) fn refusal(to: &Destination, whose: &str) -> String {
 
 /// Whether this address is one of this machine's own: what it sends there it sends from there (nothing is sent).
 pub(crate) fn is_this_machine(ip: IpAddr) -> bool {
-    if ip.to_canonical().is_loopback() || ip.is_unspecified() {
+    let ip = ip.to_canonical();
+    if ip.is_loopback() || ip.is_unspecified() {
         return true;
     }
     let any: IpAddr = match ip {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    UdpSocket::bind(SocketAddr::new(any, 0))
-        .and_then(|socket| {
-            socket.connect(SocketAddr::new(ip, 9))?;
-            socket.local_addr()
-        })
-        .is_ok_and(|local| local.ip() == ip)
+    // Where nobody can tell, it counts as this machine; where nothing leads, it is none.
+    let Ok(socket) = UdpSocket::bind(SocketAddr::new(any, 0)) else {
+        return true;
+    };
+    socket
+        .connect(SocketAddr::new(ip, 9))
+        .is_ok_and(|()| socket.local_addr().is_ok_and(|local| local.ip() == ip))
 }
 
 /// Reads where an engine is: `unix:///path`, or an origin.
@@ -325,6 +327,8 @@ mod tests {
             "127.9.9.9",
             "::1",
             "::ffff:127.0.0.1",
+            "::ffff:0.0.0.0",
+            "::",
             "0.0.0.0",
         ] {
             assert!(is_this_machine(ip.parse().expect("an address")), "{ip}");
