@@ -307,7 +307,8 @@ impl GrantArgs {
         let plugin = client.get(&path(&self.key, "")).await?;
         let pending = &plugin["pending"];
         let is_named = |of: &Value| match &self.revision {
-            Some(digest) => of["digest"] == digest.as_str(),
+            // As it is shown, and as JSON has it.
+            Some(digest) => of["digest"] == digest.strip_prefix("sha256:").unwrap_or(digest),
             None => of.is_object(),
         };
         let request_digest = if is_named(pending) {

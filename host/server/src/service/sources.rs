@@ -90,7 +90,16 @@ fn read(setting: String, path: &Path) -> Result<String, SourcesError> {
         path: path.to_owned(),
         error,
     };
-    let length = std::fs::metadata(path).map_err(refused)?.len();
+    let found = std::fs::metadata(path).map_err(refused)?;
+    // A device or a pipe says no length, and may have no end.
+    if !found.is_file() {
+        return Err(SourcesError::Wrong {
+            message: "is no file; name one with the PEM in it".to_owned(),
+            setting,
+            path: path.to_owned(),
+        });
+    }
+    let length = found.len();
     if length > LARGEST_FILE {
         return Err(SourcesError::Wrong {
             message: format!("has {length} bytes, and no such file has more than {LARGEST_FILE}"),

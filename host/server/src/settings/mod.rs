@@ -160,6 +160,10 @@ pub const DEFAULT_LISTEN: &str = "127.0.0.1:7717";
 
 /// The largest component that can be stored: what SQLite takes as one value, less room for the rest of its row.
 const LARGEST_COMPONENT: usize = 900 << 20;
+/// The most connections and streams at once: as many as a process has file descriptors for, at the utmost.
+const MOST_PLACES: usize = 1 << 20;
+/// The longest wait, in seconds: a year.
+const LONGEST_WAIT: usize = 365 * 24 * 3600;
 
 /// The longest path that a Unix socket can be bound to on Linux, without its closing NUL.
 const LONGEST_SOCKET_PATH: usize = 107;
@@ -295,6 +299,36 @@ fn limits(grace: Option<u64>, file: FileLimits) -> Result<Limits, SettingsError>
             return Err(SettingsError::invalid(name, "must be at least 1"));
         }
     }
+    for (name, value, most) in [
+        ("limits.connections", limits.connections, MOST_PLACES),
+        (
+            "limits.unauthenticated-streams",
+            limits.unauthenticated_streams,
+            MOST_PLACES,
+        ),
+        (
+            "limits.head-timeout-seconds",
+            whole_seconds(limits.head_timeout),
+            LONGEST_WAIT,
+        ),
+        (
+            "limits.body-timeout-seconds",
+            whole_seconds(limits.body_timeout),
+            LONGEST_WAIT,
+        ),
+        (
+            "limits.shutdown-grace-seconds",
+            whole_seconds(limits.shutdown_grace),
+            LONGEST_WAIT,
+        ),
+    ] {
+        if value > most {
+            return Err(SettingsError::invalid(
+                name,
+                format!("is {value}; it is at most {most}"),
+            ));
+        }
+    }
     if limits.component > LARGEST_COMPONENT {
         return Err(SettingsError::invalid(
             "limits.component-bytes",
@@ -311,6 +345,10 @@ fn limits(grace: Option<u64>, file: FileLimits) -> Result<Limits, SettingsError>
         ));
     }
     Ok(limits)
+}
+
+fn whole_seconds(time: Duration) -> usize {
+    usize::try_from(time.as_secs()).unwrap_or(usize::MAX)
 }
 
 /// `name` or `name:port`, as a browser writes it into `Host`.

@@ -83,6 +83,34 @@ fn a_component_that_could_not_be_stored_is_refused_as_a_limit() {
 }
 
 #[test]
+fn a_limit_that_no_machine_has_is_refused_by_its_name() {
+    for (text, name) in [
+        ("connections = 9223372036854775807", "limits.connections"),
+        (
+            "unauthenticated-streams = 9223372036854775807",
+            "limits.unauthenticated-streams",
+        ),
+        (
+            "shutdown-grace-seconds = 9223372036854775807",
+            "limits.shutdown-grace-seconds",
+        ),
+        (
+            "head-timeout-seconds = 40000000",
+            "limits.head-timeout-seconds",
+        ),
+        (
+            "body-timeout-seconds = 40000000",
+            "limits.body-timeout-seconds",
+        ),
+    ] {
+        let refused = Room::new(Some(&format!("[limits]\n{text}\n"))).resolve(&[]);
+        let error = refused.unwrap_err().to_string();
+        assert!(error.starts_with(name), "{error}");
+        assert!(error.contains("it is at most"), "{error}");
+    }
+}
+
+#[test]
 fn a_key_that_the_file_does_not_know_is_named() {
     for text in ["lisen = \"x\"\n", "[limits]\nconections = 3\n"] {
         let message = Room::new(Some(text)).resolve(&[]).unwrap_err().to_string();
