@@ -129,7 +129,7 @@ fn a_url_holds_no_key() {
 }
 
 #[test]
-fn another_origin_gets_no_key_and_what_nobody_typed_or_granted_is_not_even_looked_up() {
+fn another_origin_gets_no_key_and_what_nobody_typed_or_granted_is_not_even_dialled() {
     let Some(den) = Den::of("elsewhere-caller") else {
         return;
     };
