@@ -352,3 +352,18 @@ fn invalid(pointer: &str, message: impl Into<String>) -> ServiceError {
         }],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_or_a_folder_is_no_key_and_is_not_read() {
+        for path in ["/dev/zero", "/"] {
+            let refused = key("plugins.keys.acme", "acme", Path::new(path));
+            let told = refused.err().map(|e| e.to_string()).unwrap_or_default();
+            assert!(told.contains("is no file"), "{path}: {told}");
+            assert!(told.starts_with("plugins.keys.acme: "), "{path}: {told}");
+        }
+    }
+}
