@@ -12,6 +12,7 @@ use leasehold_egress::{
     Stream, Transport, UnixPeer, Wire,
 };
 
+use crate::rules_lab::Lab;
 use crate::server::{ask, bounds, pool, reply, serve, settings, wire};
 
 /// Knows one answer to every name; reaches nothing.
@@ -483,4 +484,51 @@ async fn a_redirect_is_an_answer_and_is_not_followed() {
         .unwrap();
     assert_eq!((status, body.as_str()), (302, "moved"));
     assert_eq!(elsewhere.accepted(), 0);
+}
+
+#[tokio::test]
+async fn what_is_not_granted_is_neither_looked_up_nor_dialled_however_it_is_spelled() {
+    let ledger = Ledger::knowing(&["93.184.216.34"]);
+    let mut lab = Lab::leased(|_| async { reply(200, "{}") }).await;
+    lab.transport = Transport::over(settings(), ledger.clone(), ledger.clone());
+    let own = lab.server.at;
+    let call = lab.call();
+    for url in [
+        "http://api.example/",
+        "https://api.example./",
+        "http://API.EXAMPLE:80/",
+        "http://b\u{fc}cher.example/",
+        "http://xn--bcher-kva.example/",
+        "http://\u{ff11}27.0.0.1/",
+        "http://localhost/",
+        "http://169.254.169.254/latest/meta-data",
+        "http://0xa9fea9fe/",
+        "http://2852039166/",
+        "http://0251.0376.0251.0376/",
+        "http://127.1/",
+        "http://[::ffff:169.254.169.254]/",
+        "http://[64:ff9b::a9fe:a9fe]/",
+        "http://[2002:a9fe:a9fe::]/",
+        "http://[fe80::1%25eth0]/",
+        &format!("http://{own}@api.example/v1"),
+        &format!("http://user:password@{own}/v1"),
+        &format!("http://api.example\\@{own}/v1"),
+        &format!("https://{own}/v1"),
+        &format!("http://{}:{}/v1", own.ip(), own.port() ^ 1),
+        "unix:///run/podman/podman.sock",
+        "file:///etc/passwd",
+    ] {
+        let request = leasehold_contract::HttpRequest {
+            url: url.to_owned(),
+            ..lab.ask("GET", "")
+        };
+        let error = call.http_send(request).await.unwrap_err();
+        assert_eq!(error.code, Code::PermissionDenied, "{url}: {error}");
+    }
+    assert_eq!(ledger.asked(), Vec::<String>::new());
+    assert_eq!(ledger.dialled(), Vec::<String>::new());
+    // The same door lets through what was typed, and dials it.
+    let _ = call.http_send(lab.ask("GET", "")).await;
+    assert!(ledger.dialled().iter().all(|at| at == "127.0.0.1"));
+    assert!(!ledger.dialled().is_empty());
 }

@@ -12,7 +12,7 @@ use leasehold_contract::{
 };
 use leasehold_egress::{
     CallScope, CredentialValue, EgressRecord, Endpoint, HttpFacts, HttpScope, Kept, LeaseScope,
-    Payloads, Reach, Recorder, Secret, Sink, Ssh, SshSettings, Value, placeholder,
+    Payloads, Reach, Recorder, Secret, Sink, Ssh, SshSettings, Transport, Value, placeholder,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -98,6 +98,7 @@ impl Sink for Book {
 /// A backend and what a call of it needs.
 pub struct Lab {
     pub server: Server,
+    pub transport: Transport,
     pub log: Log,
     pub facts: HttpFacts,
     pub reach: Reach,
@@ -194,6 +195,7 @@ impl Lab {
         };
         Lab {
             server,
+            transport: transport(),
             log,
             facts,
             reach: Reach::Act,
@@ -252,7 +254,7 @@ impl Lab {
             secret_version: "s1".into(),
             targets: Default::default(),
             http: self.granted.then(|| HttpScope {
-                transport: transport(),
+                transport: self.transport.clone(),
                 facts: Arc::new(self.facts.clone()),
                 sink: book(self.sink_fails),
             }),
