@@ -1,41 +1,68 @@
 //! On whose behalf something is done.
 //!
-//! Every mutating call takes an [`Actor`] and writes it into the activity of the same transaction. The
-//! server decides who is asking; the authority refuses once more what a role may never do, so that a
-//! forgotten check in a handler is not a hole.
+//! Every mutating call takes an [`Actor`] and writes it into the activity of the same transaction. What an actor may do
+//! is `policy`'s alone to say; here is only who it is.
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
-use crate::error::{Error, Result};
-
-/// What a bearer token allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+/// What a bearer token makes of whoever sends it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Everything, in every company.
+    /// Instance administrator: everything, in every company.
     Admin,
-    /// Reads and uses leases in one company.
-    Member,
-    /// Uses leases in one company.
-    Agent,
+    /// Board member of these companies, one at least: reads what is theirs.
+    Member {
+        /// Ids of companies.
+        companies: BTreeSet<String>,
+    },
+    /// Leases and runs commands in one company.
+    Agent {
+        /// The company's id.
+        company: String,
+        /// The one run that it works for; none for all runs of the company.
+        run: Option<String>,
+    },
 }
 
 impl Role {
-    /// As it is stored and written.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Role::Admin => "admin",
-            Role::Member => "member",
-            Role::Agent => "agent",
+    /// A board member of one company.
+    pub fn member(company: impl Into<String>) -> Role {
+        Role::Member {
+            companies: BTreeSet::from([company.into()]),
         }
     }
 
-    pub(crate) fn parse(text: &str) -> Result<Role> {
-        match text {
-            "admin" => Ok(Role::Admin),
-            "member" => Ok(Role::Member),
-            "agent" => Ok(Role::Agent),
-            _ => Err(Error::corrupt("a token's role")),
+    /// An agent of a company, for all of its runs.
+    pub fn agent(company: impl Into<String>) -> Role {
+        Role::Agent {
+            company: company.into(),
+            run: None,
+        }
+    }
+
+    /// As it is stored and written.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Role::Admin => "admin",
+            Role::Member { .. } => "member",
+            Role::Agent { .. } => "agent",
+        }
+    }
+
+    /// The companies that it is bound to; none of an administrator, who is bound to none.
+    pub fn companies(&self) -> Vec<&str> {
+        match self {
+            Role::Admin => Vec::new(),
+            Role::Member { companies } => companies.iter().map(String::as_str).collect(),
+            Role::Agent { company, .. } => vec![company],
+        }
+    }
+
+    /// The one run of an agent that works for one.
+    pub fn run(&self) -> Option<&str> {
+        match self {
+            Role::Agent { run, .. } => run.as_deref(),
+            _ => None,
         }
     }
 }
@@ -49,10 +76,8 @@ pub enum ActorKind {
     Token {
         /// The token's id, never the token.
         id: String,
-        /// What it allows.
+        /// What it makes of its holder.
         role: Role,
-        /// The one company of a member or an agent; none for an admin.
-        company: Option<String>,
     },
     /// The server itself: expiry, reconciliation, retries.
     System,
@@ -84,48 +109,22 @@ impl Actor {
         }
     }
 
-    /// Whether it may change companies, tokens, plugins, secrets and environments.
-    pub fn can_manage(&self) -> bool {
-        matches!(
-            self.kind,
-            ActorKind::LocalOperator
-                | ActorKind::System
-                | ActorKind::Token {
-                    role: Role::Admin,
-                    ..
-                }
-        )
-    }
-
-    /// Whether it may lease and run commands in `company`.
-    pub fn can_use(&self, company: &str) -> bool {
+    /// The companies whose rows alone it may know of; none of whoever may know of all.
+    pub fn companies(&self) -> Option<Vec<&str>> {
         match &self.kind {
+            ActorKind::LocalOperator | ActorKind::System => None,
             ActorKind::Token {
-                role: Role::Member | Role::Agent,
-                company: own,
-                ..
-            } => own.as_deref() == Some(company),
-            _ => true,
+                role: Role::Admin, ..
+            } => None,
+            ActorKind::Token { role, .. } => Some(role.companies()),
         }
     }
 
-    /// [`Error::Forbidden`] unless [`Self::can_manage`].
-    pub fn require_manage(&self) -> Result<()> {
-        if self.can_manage() {
-            Ok(())
-        } else {
-            Err(Error::forbidden(
-                "only the local operator or an admin token may do this",
-            ))
-        }
-    }
-
-    /// [`Error::NotFound`] unless [`Self::can_use`]: what belongs to another company is not there.
-    pub(crate) fn require_use(&self, company: &str, what: &'static str, id: &str) -> Result<()> {
-        if self.can_use(company) {
-            Ok(())
-        } else {
-            Err(Error::not_found(what, id))
+    /// The one run that it works for, if it is bound to one.
+    pub fn run(&self) -> Option<&str> {
+        match &self.kind {
+            ActorKind::Token { role, .. } => role.run(),
+            _ => None,
         }
     }
 

@@ -9,6 +9,7 @@ use sqlx::Row as _;
 use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::error::{Error, Result, code};
+use crate::policy::Operation;
 use crate::store::{Db, Row, Store, is_unique_violation, now_ms};
 use crate::{id, name};
 
@@ -74,7 +75,7 @@ fn taken(name: &str) -> impl Fn(sqlx::Error) -> Error {
 impl Companies {
     /// Makes a company. The name is 1 to 100 characters and unique.
     pub async fn create(&self, actor: &Actor, name: &str) -> Result<Company> {
-        actor.require_manage()?;
+        actor.may(Operation::CreateCompany)?;
         let name = name::checked("/name", name)?;
         let actor = actor.clone();
         self.store
@@ -125,7 +126,7 @@ impl Companies {
 
     /// Gives a company another name.
     pub async fn rename(&self, actor: &Actor, id: &str, name: &str) -> Result<Company> {
-        actor.require_manage()?;
+        actor.may(Operation::RenameCompany)?;
         let name = name::checked("/name", name)?;
         let (actor, id) = (actor.clone(), id.to_owned());
         self.store

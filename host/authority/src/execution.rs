@@ -15,6 +15,7 @@ use crate::actor::Actor;
 use crate::error::{Error, Result, code};
 use crate::id;
 use crate::lease::Leases;
+use crate::policy::Operation;
 use crate::store::{Db, Row, Store, Tx, now_ms};
 
 /// Bytes of all arguments together at most.
@@ -252,7 +253,7 @@ impl Executions {
         self.store
             .write(move |tx| {
                 Box::pin(async move {
-                    let held = leases.load_for(tx, &actor, &lease).await?;
+                    let held = leases.load_for(tx, &actor, Operation::RunCommand, &lease).await?;
                     let id = id::fresh("exe-")?;
                     let journalled = sqlx::query(concat!(
                         "INSERT INTO executions (id, lease_id, company_id, epoch, argv, env_names, cwd, stdin,
@@ -422,12 +423,14 @@ impl Executions {
 
     /// Notes that somebody asked for its end. What ended it is the outcome's to say.
     pub async fn cancel(&self, actor: &Actor, id: &str) -> Result<Execution> {
-        let (actor, id) = (actor.clone(), id.to_owned());
+        let (leases, actor, id) = (self.leases.clone(), actor.clone(), id.to_owned());
         self.store
             .write(move |tx| {
                 Box::pin(async move {
                     let before = load(&mut tx.db, &id).await?;
-                    actor.require_use(&before.company_id, "execution", &id)?;
+                    leases
+                        .load_for(tx, &actor, Operation::SignalExecution, &before.lease_id)
+                        .await?;
                     if before.cancelled || before.status == ExecutionStatus::Settled {
                         return Ok(before);
                     }

@@ -23,6 +23,7 @@ mod lease;
 mod name;
 mod open;
 mod plugin;
+mod policy;
 mod rekey;
 mod secret;
 mod store;
@@ -53,6 +54,7 @@ pub use plugin::{
     RevisionStanding, RevisionState, SignaturePolicy, Signed, SigningKey, Source, Unsigned,
     spelled_signature, wider,
 };
+pub use policy::{Denial, Operation, Scope, View, decide};
 pub use rekey::Rekeyed;
 pub use secret::{
     Access, AccessFilter, Accessor, EnvironmentUse, LeaseUse, MAX_VALUE, NamedSecret, NewSecret,

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::hosts::HostRules;
+use crate::access::operations::Operations;
 use crate::access::operator::OperatorToken;
 use crate::access::tickets::Tickets;
 use crate::api::errors::{ApiError, ErrorCode};
@@ -25,6 +26,7 @@ struct Inner {
     limits: Limits,
     hosts: HostRules,
     operator: OperatorToken,
+    operations: Operations,
     tickets: Tickets,
     service: OnceLock<Service>,
     metrics: Metrics,
@@ -41,6 +43,7 @@ impl App {
         allowed_hosts: &[String],
         listening: Option<std::net::SocketAddr>,
         operator: OperatorToken,
+        operations: Operations,
         closing: CancellationToken,
     ) -> App {
         let strangers = Arc::new(Semaphore::new(limits.unauthenticated_streams));
@@ -48,6 +51,7 @@ impl App {
             hosts: HostRules::new(allowed_hosts, listening.map(|a| a.port())),
             limits,
             operator,
+            operations,
             tickets: Tickets::default(),
             service: OnceLock::new(),
             metrics: Metrics::new(),
@@ -100,6 +104,11 @@ impl App {
     /// The local operator's token.
     pub fn operator(&self) -> &OperatorToken {
         &self.0.operator
+    }
+
+    /// What each route is to the policy.
+    pub fn operations(&self) -> &Operations {
+        &self.0.operations
     }
 
     /// One-use tickets.

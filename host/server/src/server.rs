@@ -13,6 +13,7 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use leasehold_authority::{Actor, Authority, Options, Rekeyed};
 use tokio_util::sync::CancellationToken;
 
+use crate::access::operations::NoRule;
 use crate::access::operator::{OperatorToken, TokenFileError};
 use crate::app::App;
 use crate::http::listen::{self, ListenError};
@@ -46,6 +47,9 @@ pub enum ServeError {
     /// The master key, or the database.
     #[error(transparent)]
     Authority(Box<leasehold_authority::OpenError>),
+    /// A route that the policy does not know: a mistake of this program.
+    #[error(transparent)]
+    NoRule(#[from] NoRule),
     /// A door.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -108,6 +112,7 @@ async fn serve_until(
     let data = open_data_dir(&settings.data_dir)?;
     let _lock = lock(&data, &settings.data_dir)?;
     let operator = OperatorToken::open_or_make(&data)?;
+    let operations = crate::api::operations()?;
     // What cannot be served is not listened for.
     let opened = tokio::select! {
         biased;
@@ -127,6 +132,7 @@ async fn serve_until(
         &settings.allowed_hosts,
         doors.address,
         operator,
+        operations,
         closing.clone(),
     );
     match doors.address {

@@ -12,6 +12,7 @@ use super::{Environment, Environments, load};
 use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::error::{Error, Result, code};
+use crate::policy::Operation;
 use crate::store::Db;
 
 /// What a deletion would touch.
@@ -71,7 +72,7 @@ impl Environments {
     /// Deletes an environment and the bindings of its secrets; answers what it was. Refused while a lease
     /// of it has not ended: details are the [`BlastRadius`].
     pub async fn delete(&self, actor: &Actor, id: &str) -> Result<Environment> {
-        actor.require_manage()?;
+        actor.may(Operation::DeleteEnvironment)?;
         let (actor, id) = (actor.clone(), id.to_owned());
         let memory = Arc::clone(&self.memory);
         self.store

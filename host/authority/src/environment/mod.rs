@@ -28,6 +28,7 @@ use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::error::{Error, Result, code};
 use crate::keys::Keys;
+use crate::policy::Operation;
 use crate::secret::{self, PastedSecret, Selector};
 use crate::store::{Store, Tx, is_unique_violation};
 use crate::{company, id, plugin};
@@ -112,7 +113,7 @@ impl Environments {
         draft: EnvironmentDraft,
         secrets: impl Into<EnvironmentSecrets>,
     ) -> Result<Environment> {
-        actor.require_manage()?;
+        actor.may(Operation::CreateEnvironment)?;
         let EnvironmentSecrets {
             uses,
             pasted,
@@ -171,7 +172,7 @@ impl Environments {
         draft: EnvironmentDraft,
         secrets: impl Into<EnvironmentSecrets>,
     ) -> Result<Environment> {
-        actor.require_manage()?;
+        actor.may(Operation::UpdateEnvironment)?;
         let EnvironmentSecrets {
             uses,
             pasted,
@@ -206,7 +207,7 @@ impl Environments {
         id: &str,
         status: EnvironmentStatus,
     ) -> Result<Environment> {
-        actor.require_manage()?;
+        actor.may(Operation::UpdateEnvironment)?;
         let (actor, id) = (actor.clone(), id.to_owned());
         let memory = Arc::clone(&self.memory);
         self.store

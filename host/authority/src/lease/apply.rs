@@ -10,8 +10,9 @@ use super::clock::usable;
 use super::machine::{Effect, Event, Proof, State, Status, step};
 use super::{CLAIM_MS, Lease, Leases, record};
 use crate::activity::Entry;
-use crate::actor::{Actor, ActorKind};
+use crate::actor::Actor;
 use crate::error::{Error, Result, code};
+use crate::policy::Operation;
 use crate::secret;
 use crate::store::{Tx, now_ms};
 
@@ -138,7 +139,9 @@ impl Leases {
         self.store
             .write(move |tx| {
                 Box::pin(async move {
-                    let lease = shared.load_for(tx, &actor, &id).await?;
+                    let lease = shared
+                        .load_for(tx, &actor, Operation::AcquireLease, &id)
+                        .await?;
                     shared.fence(&lease, epoch)?;
                     let event = with_journal(tx, &id, event).await?;
                     shared.step_in(tx, &actor, lease, event, Claim::Keep).await
@@ -163,7 +166,9 @@ impl Leases {
         self.store
             .write(move |tx| {
                 Box::pin(async move {
-                    let lease = shared.load_for(tx, &actor, &id).await?;
+                    let lease = shared
+                        .load_for(tx, &actor, Operation::ReleaseLease, &id)
+                        .await?;
                     // One who is releasing it already goes on; the claim is not taken from under it.
                     let claim = match (handling, lease.status) {
                         (_, Status::Releasing) => Claim::Keep,
@@ -178,10 +183,7 @@ impl Leases {
 
     /// A person gives up on a cleanup, and takes the responsibility for what may be left.
     pub async fn abandon(&self, actor: &Actor, lease: &str, reason: &str) -> Result<Transition> {
-        if actor.kind == ActorKind::System {
-            return Err(Error::forbidden("only a person may abandon a lease"));
-        }
-        actor.require_manage()?;
+        actor.may(Operation::AbandonLease)?;
         if reason.trim().is_empty() {
             return Err(Error::invalid(
                 "/reason",
@@ -195,16 +197,25 @@ impl Leases {
         self.store
             .write(move |tx| {
                 Box::pin(async move {
-                    let lease = shared.load_for(tx, &actor, &id).await?;
+                    let lease = shared
+                        .load_for(tx, &actor, Operation::AbandonLease, &id)
+                        .await?;
                     shared.step_in(tx, &actor, lease, event, Claim::Keep).await
                 })
             })
             .await
     }
 
-    pub(crate) async fn load_for(&self, tx: &mut Tx, actor: &Actor, id: &str) -> Result<Lease> {
+    /// The lease, if `actor` may do `operation` with it.
+    pub(crate) async fn load_for(
+        &self,
+        tx: &mut Tx,
+        actor: &Actor,
+        operation: Operation,
+        id: &str,
+    ) -> Result<Lease> {
         let lease = record::load(&mut tx.db, &self.keys, &self.host, id).await?;
-        actor.require_use(&lease.company_id, "lease", id)?;
+        actor.may_on(operation, lease.scope(), "lease", id)?;
         Ok(lease)
     }
 

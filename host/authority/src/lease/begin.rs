@@ -17,6 +17,7 @@ use crate::environment::{self, Environment, EnvironmentStatus};
 use crate::error::{Error, Result, code};
 use crate::id::{self, base32};
 use crate::keys::Mac;
+use crate::policy::{Operation, Scope};
 use crate::secret::Accessor;
 use crate::store::{Row, Tx, now_ms};
 use crate::{plugin, secret};
@@ -131,7 +132,16 @@ impl Leases {
         ttl: Option<i64>,
     ) -> Result<Begun> {
         let environment = environment::load(&mut tx.db, &tx.keys, &intent.environment).await?;
-        actor.require_use(&environment.company_id, "environment", &intent.environment)?;
+        let scope = Scope::Run {
+            company: &environment.company_id,
+            run: intent.caller.run.as_deref(),
+        };
+        actor.may_on(
+            Operation::AcquireLease,
+            scope,
+            "environment",
+            &intent.environment,
+        )?;
         let request_digest = Mac::new(&self.keys.requests, "acquire")
             .text(&environment.id)
             .text(purpose_str(intent.purpose))

@@ -11,6 +11,7 @@ use super::journal::{holds, standing};
 use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::error::{Error, Result, code};
+use crate::policy::Operation;
 use crate::store::{Tx, now_ms};
 
 /// One resource of one account at one endpoint.
@@ -40,7 +41,9 @@ impl Leases {
             .store
             .write(move |tx| {
                 Box::pin(async move {
-                    shared.load_for(tx, &actor, &id).await?;
+                    shared
+                        .load_for(tx, &actor, Operation::AcquireLease, &id)
+                        .await?;
                     holds(&id, &standing(&mut tx.db, &id).await?, epoch)?;
                     let holder = refused(tx, &actor, &id, &claim).await?;
                     if holder.is_none() {

@@ -19,6 +19,8 @@ pub struct LeaseFilter {
     pub company: Option<String>,
     /// Of this environment only.
     pub environment: Option<String>,
+    /// Made for this run only.
+    pub run: Option<String>,
     /// Of this plugin only.
     pub provider: Option<String>,
     /// In one of these; empty: in any.
@@ -63,6 +65,9 @@ impl Leases {
         }
         if let Some(environment) = &filter.environment {
             sql.push(" AND environment_id = ").push_bind(environment);
+        }
+        if let Some(run) = &filter.run {
+            sql.push(" AND run = ").push_bind(run);
         }
         if let Some(provider) = &filter.provider {
             sql.push(" AND provider = ").push_bind(provider);

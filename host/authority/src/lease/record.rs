@@ -16,6 +16,7 @@ use super::made;
 use crate::environment::{EnvironmentDriver, with_endpoints};
 use crate::error::{Error, Result};
 use crate::keys::{Keys, Mac};
+use crate::policy::Scope;
 use crate::store::{Db, Row};
 
 /// Who the lease is for, in the client's own ids. Unknown to the host.
@@ -136,6 +137,14 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// What the policy looks at.
+    pub fn scope(&self) -> Scope<'_> {
+        Scope::Run {
+            company: &self.company_id,
+            run: self.caller.run.as_deref(),
+        }
+    }
+
     /// As a component is told of it.
     pub fn contract_ref(&self) -> LeaseRef {
         LeaseRef {

@@ -15,6 +15,7 @@ use super::{CLAIM_MS, Lease, Leases, record, ttl_ms};
 use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::error::{Error, Result, code};
+use crate::policy::Operation;
 use crate::store::now_ms;
 
 /// What a look for expired leases did.
@@ -65,7 +66,7 @@ impl Leases {
         self.store
             .write(move |tx| {
                 Box::pin(async move {
-                    shared.load_for(tx, &actor, &id).await?;
+                    shared.load_for(tx, &actor, Operation::RenewLease, &id).await?;
                     let renewed = sqlx::query(concat!(
                         "UPDATE leases SET host_until = ",
                         now_ms!(),
@@ -84,7 +85,7 @@ impl Leases {
                     .execute(&mut tx.db)
                     .await?
                     .rows_affected();
-                    let lease = shared.load_for(tx, &actor, &id).await?;
+                    let lease = shared.load_for(tx, &actor, Operation::RenewLease, &id).await?;
                     if renewed == 0 {
                         return Err(not_renewed(&lease, expected));
                     }
@@ -120,7 +121,9 @@ impl Leases {
         self.store
             .write(move |tx| {
                 Box::pin(async move {
-                    let before = shared.load_for(tx, &actor, &id).await?;
+                    let before = shared
+                        .load_for(tx, &actor, Operation::RenewLease, &id)
+                        .await?;
                     shared.fence(&before, epoch)?;
                     let kept = sqlx::query(concat!(
                         "UPDATE leases SET attested_until = ",
@@ -145,7 +148,9 @@ impl Leases {
                     if kept == 0 {
                         return Err(not_usable(&before));
                     }
-                    shared.load_for(tx, &actor, &id).await
+                    shared
+                        .load_for(tx, &actor, Operation::RenewLease, &id)
+                        .await
                 })
             })
             .await

@@ -18,6 +18,7 @@ use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::environment::{self, EnvironmentMemory};
 use crate::error::{Error, Result, code};
+use crate::policy::Operation;
 use crate::store::Tx;
 
 impl Plugins {
@@ -29,7 +30,7 @@ impl Plugins {
         new: NewRevision,
         grant: Option<Grant>,
     ) -> Result<Plugin> {
-        actor.require_manage()?;
+        actor.may(Operation::InstallPlugin)?;
         if hex(&Sha256::digest(&new.bytes)) != new.digest {
             return Err(Error::invalid(
                 "/digest",
@@ -52,7 +53,7 @@ impl Plugins {
         digest: &str,
         decision: Decision,
     ) -> Result<Plugin> {
-        actor.require_manage()?;
+        actor.may(Operation::GrantPlugin)?;
         let (actor, key, digest) = (actor.clone(), key.to_owned(), digest.to_owned());
         let memory = Arc::clone(&self.environments);
         self.store
@@ -63,7 +64,7 @@ impl Plugins {
     /// Turns down the revision that waits: nothing needs it any more, and the current one serves on. A plugin that was
     /// never granted is gone then; none is answered for it.
     pub async fn deny(&self, actor: &Actor, key: &str) -> Result<Option<Plugin>> {
-        actor.require_manage()?;
+        actor.may(Operation::DenyPlugin)?;
         let (actor, key) = (actor.clone(), key.to_owned());
         self.store
             .write(move |tx| Box::pin(deny(tx, actor, key)))
@@ -73,7 +74,7 @@ impl Plugins {
     /// Makes the revision that is one step back current, under the grant that it had; the current one is one step back
     /// then.
     pub async fn rollback(&self, actor: &Actor, key: &str) -> Result<Plugin> {
-        actor.require_manage()?;
+        actor.may(Operation::RollbackPlugin)?;
         let (actor, key) = (actor.clone(), key.to_owned());
         let memory = Arc::clone(&self.environments);
         self.store

@@ -32,6 +32,7 @@ use crate::actor::Actor;
 use crate::environment::EnvironmentMemory;
 use crate::error::{Error, Result, code};
 use crate::keys::{Keys, same};
+use crate::policy::Operation;
 use crate::store::{Store, Tx};
 
 /// A component to install, as the runtime read it.
@@ -343,7 +344,11 @@ impl Plugins {
 
     /// Lets new leases be made, or stops them. Leases that exist go on, and are torn down.
     pub async fn set_enabled(&self, actor: &Actor, key: &str, enabled: bool) -> Result<Plugin> {
-        actor.require_manage()?;
+        actor.may(if enabled {
+            Operation::EnablePlugin
+        } else {
+            Operation::DisablePlugin
+        })?;
         let (actor, key) = (actor.clone(), key.to_owned());
         self.store
             .write(move |tx| {
@@ -371,7 +376,7 @@ impl Plugins {
 
     /// Removes every revision of a key. Refused while environments or unreleased leases use it.
     pub async fn uninstall(&self, actor: &Actor, key: &str) -> Result<()> {
-        actor.require_manage()?;
+        actor.may(Operation::RemovePlugin)?;
         let (actor, key) = (actor.clone(), key.to_owned());
         self.store
             .write(move |tx| {

@@ -42,6 +42,7 @@ use crate::actor::Actor;
 use crate::environment::EnvironmentMemory;
 use crate::error::{Error, Result, code};
 use crate::keys::Keys;
+use crate::policy::Operation;
 use crate::store::{Store, Tx, is_unique_violation};
 use crate::{company, id, name};
 
@@ -136,7 +137,10 @@ async fn insert(tx: &mut Tx, actor: &Actor, id: String, new: NewSecret) -> Resul
 impl Secrets {
     /// Keeps a value as the first version of a new secret.
     pub async fn create(&self, actor: &Actor, mut new: NewSecret) -> Result<Secret> {
-        actor.require_manage()?;
+        actor.may(match &new.company {
+            Some(_) => Operation::CreateSecret,
+            None => Operation::CreateInstanceSecret,
+        })?;
         new.name = name::checked("/name", &new.name)?;
         new.description = name::description("/description", new.description.as_deref())?;
         check_value("/value", &new.value)?;

@@ -14,6 +14,7 @@ use super::seal::{self, Aad};
 use super::{Secret, Secrets, row, version};
 use crate::actor::Actor;
 use crate::error::{Error, Result, code};
+use crate::policy::Operation;
 
 /// Which secrets of the instance the settings name, each with the settings that do.
 #[derive(Debug, Default)]
@@ -63,7 +64,7 @@ impl Secrets {
         setting: &str,
         destinations: &[String],
     ) -> Result<NamedSecret> {
-        actor.require_manage()?;
+        actor.may(Operation::InstallPlugin)?;
         let (by, name, setting) = (actor.clone(), name.to_owned(), setting.to_owned());
         let destinations = serde_json::to_string(destinations)?;
         self.store

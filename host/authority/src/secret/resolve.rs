@@ -17,6 +17,7 @@ use super::{Secrets, row, version};
 use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::error::{Error, Result};
+use crate::policy::Operation;
 use crate::store::{Row, now_ms};
 
 /// Where a secret may be used; no value.
@@ -195,7 +196,7 @@ impl Secrets {
         pointer: &str,
         destinations: &[String],
     ) -> Result<Resolved> {
-        actor.require_manage()?;
+        actor.may(Operation::ProbeDraft)?;
         let (by, company, secret_id, pointer) = (
             actor.clone(),
             company.to_owned(),

@@ -15,6 +15,7 @@ use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::environment;
 use crate::error::{Error, Result, code};
+use crate::policy::Operation;
 use crate::store::Db;
 
 /// Ids in the details of an answer at most.
@@ -214,7 +215,7 @@ impl Secrets {
     /// Deletes a secret with all its versions. Refused while an environment, an unreleased lease or the settings use it,
     /// unless it is forced; answers what used it. What was forced away is missing from then on.
     pub async fn delete(&self, actor: &Actor, id: &str, force: bool) -> Result<SecretUses> {
-        actor.require_manage()?;
+        actor.may(Operation::DeleteSecret)?;
         let (actor, id) = (actor.clone(), id.to_owned());
         let memory = Arc::clone(&self.environments);
         let named = Arc::clone(&self.named);

@@ -16,6 +16,7 @@ use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::error::{Error, Result, code};
 use crate::keys::Key;
+use crate::policy::Operation;
 use crate::store::Tx;
 
 /// A version's record; never its value.
@@ -110,7 +111,7 @@ impl Secrets {
         id: &str,
         value: Zeroizing<Vec<u8>>,
     ) -> Result<Secret> {
-        actor.require_manage()?;
+        actor.may(Operation::RotateSecret)?;
         check_value("/value", &value)?;
         let (actor, id) = (actor.clone(), id.to_owned());
         let memory = Arc::clone(&self.environments);
@@ -163,7 +164,7 @@ impl Secrets {
         version: i64,
         status: VersionStatus,
     ) -> Result<SecretVersion> {
-        actor.require_manage()?;
+        actor.may(Operation::UpdateSecretVersion)?;
         let (actor, id) = (actor.clone(), id.to_owned());
         self.store
             .write(move |tx| {

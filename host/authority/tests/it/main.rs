@@ -20,4 +20,5 @@ mod rekey;
 mod secret_uses;
 mod secrets;
 mod storage;
+mod tokens;
 mod work;

@@ -77,14 +77,14 @@ impl Place {
     }
 
     /// Somebody with a shell and the database's file.
-    pub async fn edit(&self, sql: &'static str) -> u64 {
+    pub async fn edit(&self, sql: impl Into<String>) -> u64 {
         let url = format!("sqlite://{}", self.database().display());
         let mut db = SqliteConnection::connect(&url).await.unwrap();
         sqlx::query("PRAGMA busy_timeout = 5000")
             .execute(&mut db)
             .await
             .unwrap();
-        let changed = sqlx::query(sql)
+        let changed = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.into()))
             .execute(&mut db)
             .await
             .unwrap()
@@ -197,8 +197,7 @@ pub fn agent(company: &str) -> Actor {
     Actor {
         kind: ActorKind::Token {
             id: "tok_x".into(),
-            role: Role::Agent,
-            company: Some(company.into()),
+            role: Role::agent(company),
         },
         display: "agent".into(),
     }

@@ -14,10 +14,13 @@ const ROOT: &str = "LEASEHOLD_TEST_REKEY_ROOT";
 async fn furnished() -> (Place, Furniture, Lease, String) {
     let p = Place::new().await;
     let f = p.furnished().await;
+    let other = p.company("other").await;
     let new = NewToken {
         name: "ci".into(),
-        role: Role::Member,
-        company: Some(f.company.clone()),
+        role: Role::Member {
+            companies: [f.company.clone(), other].into(),
+        },
+        expires_in: Some(3600),
     };
     let (_, bearer) = p.tokens().create(&operator(), new).await.unwrap();
     let intent = AcquireIntent {

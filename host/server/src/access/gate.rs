@@ -1,8 +1,8 @@
 //! The one middleware: every request passes it before any handler, and every answer on its way out.
 //!
 //! It gives the request an id, refuses what is not addressed to this server or comes from a foreign page,
-//! proves who is asking, turns a handler's panic into a 500, and counts. It reads no body and knows no
-//! business.
+//! proves who is asking, asks the policy whether such an actor may ask for this at all, turns a handler's panic into a
+//! 500, and counts. It reads no body and knows no business.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -98,7 +98,13 @@ async fn admit(app: &App, request: &mut Request) -> Result<(), ApiError> {
     let authority = app.service()?.authority();
     match identify(app, authority, peer, headers).await? {
         Some(actor) => {
-            request.extensions_mut().insert(Caller(actor));
+            let route = request.extensions().get::<MatchedPath>();
+            let asked = route.and_then(|r| app.operations().asked(request.method(), r.as_str()));
+            // Without a route, or without this method of it, the answer says so and no more.
+            if let Some(operation) = asked {
+                let caller = Caller::admitted(actor, operation)?;
+                request.extensions_mut().insert(caller);
+            }
             Ok(())
         }
         // A browser cannot send a header with its upgrade: its first frame says who it is.

@@ -2,15 +2,17 @@
 //!
 //! Order: is it addressed to this server, does it come from a page that may, is its body of a type that a
 //! page cannot send unasked, who is it. Where a connection comes from proves nothing, with one exception:
-//! the kernel's word on the uid at the other end of the Unix socket. What a known caller may do is `roles`.
+//! the kernel's word on the uid at the other end of the Unix socket. What a known caller may do is the policy's to say,
+//! in `leasehold_authority`; `operations` tells it what is asked for.
 
+mod caller;
 pub mod gate;
 pub mod hosts;
+pub mod operations;
 pub mod operator;
-pub mod roles;
 pub mod tickets;
 
-use leasehold_authority::Actor;
+pub use caller::Caller;
 
 /// What a connection says about its other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,17 +33,5 @@ impl Peer {
             Peer::Unix { uid: Some(uid) } => uid == 0 || uid == rustix::process::geteuid().as_raw(),
             _ => false,
         }
-    }
-}
-
-/// The proven caller of a request; handlers take it as an extractor, and there is none without a proof.
-#[derive(Clone, Debug)]
-pub struct Caller(pub Actor);
-
-impl std::ops::Deref for Caller {
-    type Target = Actor;
-
-    fn deref(&self) -> &Actor {
-        &self.0
     }
 }

@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 use super::body::{Id, Query};
 use super::errors::ApiError;
 use super::time::Time;
-use crate::access::{Caller, roles};
+use crate::access::Caller;
 use crate::app::App;
 
 /// Something that happened.
@@ -125,7 +125,7 @@ async fn of_company(
     Id(company): Id,
     Query(query): Query<ActivityQuery>,
 ) -> Result<axum::Json<ActivityPage>, ApiError> {
-    roles::read(&caller, &company, "company", &company)?;
+    caller.sees_company(&company)?;
     page(&app, Some(company), query).await
 }
 
@@ -138,7 +138,7 @@ async fn of_all(
     caller: Caller,
     Query(query): Query<ActivityQuery>,
 ) -> Result<axum::Json<ActivityPage>, ApiError> {
-    roles::manage(&caller)?;
+    caller.sees_all()?;
     page(&app, None, query).await
 }
 
@@ -148,7 +148,7 @@ async fn of_all(
 #[utoipa::path(get, path = "/api/activity/chain", operation_id = "verifyActivity", tag = "activity",
     responses((status = 200, description = "It holds", body = ChainView)))]
 async fn verify(State(app): State<App>, caller: Caller) -> Result<axum::Json<ChainView>, ApiError> {
-    roles::manage(&caller)?;
+    caller.sees_all()?;
     let found = app.service()?.authority().activity().verify(None).await?;
     Ok(axum::Json(ChainView {
         rows: found.rows,

@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 
 use super::body::Id;
 use super::errors::ApiError;
-use crate::access::{Caller, roles};
+use crate::access::Caller;
 use crate::app::App;
 use crate::service::{Capabilities, Narrowing, ProviderCapabilities, Withheld};
 
@@ -134,7 +134,7 @@ async fn get(
     caller: Caller,
     Id(company): Id,
 ) -> Result<axum::Json<CapabilitiesView>, ApiError> {
-    roles::read(&caller, &company, "company", &company)?;
+    caller.sees_company(&company)?;
     let all = app.service()?.capabilities(&caller, &company).await?;
     Ok(axum::Json(all.into()))
 }

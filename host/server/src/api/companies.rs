@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use leasehold_authority::{ActorKind, Company};
+use leasehold_authority::Company;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 use super::body::{Id, Json};
 use super::errors::ApiError;
 use super::time::Time;
-use crate::access::{Caller, roles};
+use crate::access::Caller;
 use crate::app::App;
 
 /// A company.
@@ -63,12 +63,10 @@ async fn list(
     caller: Caller,
 ) -> Result<axum::Json<Vec<CompanyView>>, ApiError> {
     let companies = app.service()?.authority().companies();
-    let rows = match &caller.kind {
-        ActorKind::Token {
-            company: Some(own), ..
-        } => vec![companies.get(own).await?],
-        _ => companies.list().await?,
-    };
+    let mut rows = companies.list().await?;
+    if let Some(own) = caller.companies() {
+        rows.retain(|row| own.contains(&row.id.as_str()));
+    }
     Ok(axum::Json(rows.into_iter().map(Into::into).collect()))
 }
 
@@ -81,7 +79,6 @@ async fn create(
     caller: Caller,
     Json(body): Json<CompanyName>,
 ) -> Result<(StatusCode, axum::Json<CompanyView>), ApiError> {
-    roles::manage(&caller)?;
     let companies = app.service()?.authority().companies();
     let row = companies.create(&caller, &body.name).await?;
     Ok((StatusCode::CREATED, axum::Json(row.into())))
@@ -96,7 +93,7 @@ async fn get(
     caller: Caller,
     Id(id): Id,
 ) -> Result<axum::Json<CompanyView>, ApiError> {
-    roles::read(&caller, &id, "company", &id)?;
+    caller.sees_company(&id)?;
     let row = app.service()?.authority().companies().get(&id).await?;
     Ok(axum::Json(row.into()))
 }
@@ -112,7 +109,6 @@ async fn rename(
     Id(id): Id,
     Json(body): Json<CompanyName>,
 ) -> Result<axum::Json<CompanyView>, ApiError> {
-    roles::manage(&caller)?;
     let companies = app.service()?.authority().companies();
     let row = companies.rename(&caller, &id, &body.name).await?;
     Ok(axum::Json(row.into()))

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use leasehold_authority::{
     BlastRadius, Environment, EnvironmentDraft, EnvironmentDriver, EnvironmentFilter,
-    EnvironmentPatch, EnvironmentStatus, SecretRef, Selector,
+    EnvironmentPatch, EnvironmentStatus, Scope, SecretRef, Selector, View,
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 use super::body::{Id, Json, Query};
 use super::errors::ApiError;
 use super::time::Time;
-use crate::access::{Caller, roles};
+use crate::access::Caller;
 use crate::app::App;
 use crate::service::Service;
 
@@ -297,11 +297,11 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(secret_refs))
 }
 
-/// The row, if the caller may read it.
-pub async fn readable(app: &App, caller: &Caller, id: &str) -> Result<Environment, ApiError> {
+/// The row, if the caller may know of it, and how much of it.
+async fn seen(app: &App, caller: &Caller, id: &str) -> Result<(Environment, View), ApiError> {
     let row = app.service()?.authority().environments().get(id).await?;
-    roles::read(caller, &row.company_id, "environment", id)?;
-    Ok(row)
+    let view = caller.sees(Scope::Company(&row.company_id), "environment", id)?;
+    Ok((row, view))
 }
 
 fn filter(query: EnvironmentQuery) -> Result<EnvironmentFilter, ApiError> {
@@ -341,7 +341,7 @@ async fn list(
     Id(company): Id,
     Query(query): Query<EnvironmentQuery>,
 ) -> Result<axum::response::Response, ApiError> {
-    roles::read(&caller, &company, "company", &company)?;
+    let whole = caller.sees_company(&company)? == View::Whole;
     let filter = filter(query)?;
     let service = app.service()?;
     let rows = service
@@ -349,7 +349,6 @@ async fn list(
         .environments()
         .list(&company, &filter)
         .await?;
-    let whole = roles::manages(&caller);
     let views: Vec<_> = rows
         .iter()
         .map(|row| EnvironmentView::of(row, whole, service))
@@ -372,7 +371,6 @@ async fn create(
     Id(company): Id,
     Json(body): Json<EnvironmentDraftBody>,
 ) -> Result<axum::response::Response, ApiError> {
-    roles::manage(&caller)?;
     let service = app.service()?;
     let row = service
         .create_environment(&caller, &company, body.try_into()?)
@@ -396,9 +394,9 @@ async fn get(
     caller: Caller,
     Id(id): Id,
 ) -> Result<axum::response::Response, ApiError> {
-    let row = readable(&app, &caller, &id).await?;
+    let (row, view) = seen(&app, &caller, &id).await?;
     let service = app.service()?;
-    let view = EnvironmentView::of(&row, roles::manages(&caller), service);
+    let view = EnvironmentView::of(&row, view == View::Whole, service);
     Ok(axum::response::IntoResponse::into_response(axum::Json(
         view,
     )))
@@ -417,7 +415,6 @@ async fn update(
     Id(id): Id,
     Json(body): Json<EnvironmentPatchBody>,
 ) -> Result<axum::response::Response, ApiError> {
-    roles::manage(&caller)?;
     let service = app.service()?;
     let row = service
         .update_environment(&caller, &id, body.try_into()?)
@@ -436,7 +433,6 @@ async fn delete(
     caller: Caller,
     Id(id): Id,
 ) -> Result<axum::response::Response, ApiError> {
-    roles::manage(&caller)?;
     let service = app.service()?;
     let row = service
         .authority()
@@ -455,7 +451,7 @@ async fn blast_radius(
     caller: Caller,
     Id(id): Id,
 ) -> Result<axum::Json<BlastRadiusView>, ApiError> {
-    roles::manage(&caller)?;
+    caller.sees_all()?;
     let radius = app
         .service()?
         .authority()
@@ -474,7 +470,7 @@ async fn secret_refs(
     caller: Caller,
     Id(id): Id,
 ) -> Result<axum::Json<SecretRefs>, ApiError> {
-    roles::manage(&caller)?;
+    caller.sees_all()?;
     let rows = app
         .service()?
         .authority()

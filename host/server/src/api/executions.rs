@@ -21,8 +21,8 @@ use super::body::{Id, Json, Query};
 use super::errors::{ApiError, ErrorCode};
 use super::leases::usable;
 use super::time::Time;
+use crate::access::Caller;
 use crate::access::tickets::TICKET_LIFE;
-use crate::access::{Caller, roles};
 use crate::app::App;
 use crate::service::{ExecRequest, OneShot};
 
@@ -347,8 +347,10 @@ async fn ticket(
 }
 
 async fn usable_execution(app: &App, caller: &Caller, id: &str) -> Result<Execution, ApiError> {
-    let row = app.service()?.authority().executions().get(id).await?;
-    roles::lease(caller, &row.company_id, "execution", id)?;
+    let authority = app.service()?.authority();
+    let row = authority.executions().get(id).await?;
+    let lease = authority.leases().get(&row.lease_id).await?;
+    caller.sees(lease.scope(), "execution", id)?;
     Ok(row)
 }
 

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use leasehold_authority::{EnvironmentDriver, Lease, LeaseFilter, Proof, Status};
+use leasehold_authority::{EnvironmentDriver, Lease, LeaseFilter, Proof, Scope, Status, View};
 use leasehold_contract::Condition;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -14,11 +14,11 @@ use super::environments::one_of;
 use super::errors::ApiError;
 use super::progress::{ProgressQuery, ProgressView};
 use super::time::Time;
-use crate::access::{Caller, roles};
+use crate::access::Caller;
 use crate::app::App;
 use crate::service::{AcquireRequest, Service};
 
-/// A lease.
+/// A lease. Board members do not see what the target calls it, where it is and what was said of it.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Lease)]
@@ -45,7 +45,7 @@ pub struct LeaseView {
     /// Where commands start.
     workspace: Option<String>,
     /// Names this creation; on everything that was made for it.
-    acquisition: String,
+    acquisition: Option<String>,
     /// Rises whenever someone else takes over.
     epoch: u32,
     /// `owned`, when this host saw its own mark on what was made; `claimed`, when only the provider says so.
@@ -73,12 +73,24 @@ pub struct LeaseView {
 }
 
 impl LeaseView {
-    /// The lease, with what goes on on it now.
-    fn now(row: Lease, service: &Service) -> LeaseView {
+    /// The lease, with what goes on on it now, as far as the caller sees it.
+    fn now(row: Lease, view: View, service: &Service) -> LeaseView {
         let progress = service.lease_progress(&row.id).map(Into::into);
-        LeaseView {
+        let whole = LeaseView {
             progress,
             ..row.into()
+        };
+        match view {
+            View::Whole => whole,
+            View::Blanked => LeaseView {
+                status_reason: None,
+                failure_reason: None,
+                provider_lease_id: None,
+                workspace: None,
+                acquisition: None,
+                progress: None,
+                ..whole
+            },
         }
     }
 }
@@ -113,7 +125,7 @@ impl From<Lease> for LeaseView {
             plugin_digest: row.plugin_digest,
             provider_lease_id: row.resource,
             workspace: row.workspace,
-            acquisition: row.acquisition,
+            acquisition: Some(row.acquisition),
             epoch: row.epoch,
             created_at: row.created_at.into(),
             acquired_at: row.acquired_at.map(Into::into),
@@ -219,11 +231,16 @@ pub fn router() -> OpenApiRouter<App> {
         .routes(routes!(abandon))
 }
 
-/// The lease, if the caller may use it.
-pub async fn usable(app: &App, caller: &Caller, id: &str) -> Result<Lease, ApiError> {
+/// The lease, if the caller may do with it what it asks for, and how much of it the caller sees.
+async fn seen(app: &App, caller: &Caller, id: &str) -> Result<(Lease, View), ApiError> {
     let row = app.service()?.authority().leases().get(id).await?;
-    roles::lease(caller, &row.company_id, "lease", id)?;
-    Ok(row)
+    let view = caller.sees(row.scope(), "lease", id)?;
+    Ok((row, view))
+}
+
+/// The lease, if the caller may do with it what it asks for.
+pub async fn usable(app: &App, caller: &Caller, id: &str) -> Result<Lease, ApiError> {
+    seen(app, caller, id).await.map(|(row, _)| row)
 }
 
 fn status(text: Option<&str>) -> Result<Option<Status>, ApiError> {
@@ -257,8 +274,17 @@ async fn list_of_environment(
 ) -> Result<axum::Json<LeasePageView>, ApiError> {
     let authority = app.service()?.authority();
     let row = authority.environments().get(&environment).await?;
-    roles::lease(&caller, &row.company_id, "environment", &environment)?;
-    page(&app, row.company_id, Some(environment), query).await
+    let scope = Scope::Company(&row.company_id);
+    let view = caller.sees(scope, "environment", &environment)?;
+    page(
+        &app,
+        &caller,
+        view,
+        row.company_id,
+        Some(environment),
+        query,
+    )
+    .await
 }
 
 /// List the leases of a company
@@ -271,12 +297,14 @@ async fn list_of_company(
     Id(company): Id,
     Query(query): Query<LeaseQuery>,
 ) -> Result<axum::Json<LeasePageView>, ApiError> {
-    roles::lease(&caller, &company, "company", &company)?;
-    page(&app, company, None, query).await
+    let view = caller.sees_company(&company)?;
+    page(&app, &caller, view, company, None, query).await
 }
 
 async fn page(
     app: &App,
+    caller: &Caller,
+    view: View,
     company: String,
     environment: Option<String>,
     query: LeaseQuery,
@@ -284,6 +312,7 @@ async fn page(
     let filter = LeaseFilter {
         company: Some(company),
         environment,
+        run: caller.run().map(str::to_owned),
         provider: None,
         statuses: status(query.status.as_deref())?.into_iter().collect(),
         cursor: query.cursor,
@@ -293,7 +322,9 @@ async fn page(
     let page = service.authority().leases().list(&filter).await?;
     let items = page.items.into_iter();
     Ok(axum::Json(LeasePageView {
-        items: items.map(|row| LeaseView::now(row, service)).collect(),
+        items: items
+            .map(|row| LeaseView::now(row, view, service))
+            .collect(),
         next: page.next,
     }))
 }
@@ -316,7 +347,13 @@ async fn acquire(
     let progress_id = named.checked()?;
     let service = app.service()?;
     let row = service.authority().environments().get(&environment).await?;
-    roles::lease(&caller, &row.company_id, "environment", &environment)?;
+    // Of an agent that works for one run the lease is that run's, whether it says so or not.
+    let run_id = body.run_id.or_else(|| caller.run().map(str::to_owned));
+    let scope = Scope::Run {
+        company: &row.company_id,
+        run: run_id.as_deref(),
+    };
+    caller.sees(scope, "environment", &environment)?;
     if body.ttl_seconds == Some(0) {
         return Err(ApiError::field(
             "/ttlSeconds",
@@ -327,7 +364,7 @@ async fn acquire(
         ttl_seconds: body.ttl_seconds,
         idempotency_key: body.idempotency_key,
         agent_id: body.agent_id,
-        run_id: body.run_id,
+        run_id,
         workspace_id: body.workspace_id,
         issue_id: body.issue_id,
         timeout_ms: body.timeout_ms,
@@ -346,8 +383,8 @@ async fn get(
     caller: Caller,
     Id(id): Id,
 ) -> Result<axum::Json<LeaseView>, ApiError> {
-    let row = usable(&app, &caller, &id).await?;
-    Ok(axum::Json(LeaseView::now(row, app.service()?)))
+    let (row, view) = seen(&app, &caller, &id).await?;
+    Ok(axum::Json(LeaseView::now(row, view, app.service()?)))
 }
 
 /// Look at a leased environment now
@@ -440,7 +477,6 @@ async fn abandon(
     Id(id): Id,
     Json(body): Json<AbandonBody>,
 ) -> Result<axum::Json<LeaseView>, ApiError> {
-    roles::manage(&caller)?;
     if body.reason.trim().is_empty() {
         return Err(ApiError::field(
             "/reason",

@@ -32,8 +32,17 @@ use axum::middleware;
 use axum::routing::get;
 
 use crate::access::gate;
+use crate::access::operations::{NoRule, Operations};
 use crate::app::App;
 use errors::{ApiError, ErrorCode, shown};
+
+/// What each route is to the policy.
+///
+/// # Errors
+/// A route without a rule.
+pub fn operations() -> Result<Operations, NoRule> {
+    Operations::of(openapi::routes().get_openapi())
+}
 
 /// Every route behind the gate.
 pub fn router(app: App) -> Router {

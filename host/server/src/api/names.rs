@@ -1,7 +1,7 @@
 //! From an environment's name to its id, for whoever may lease it and sees nothing else of it.
 
 use axum::extract::State;
-use leasehold_authority::{EnvironmentFilter, EnvironmentStatus};
+use leasehold_authority::{EnvironmentFilter, EnvironmentStatus, Operation};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 
 use super::body::{Id, Query};
 use super::errors::ApiError;
-use crate::access::{Caller, roles};
+use crate::access::Caller;
 use crate::app::App;
 
 /// An environment by its name alone.
@@ -37,7 +37,7 @@ pub fn router() -> OpenApiRouter<App> {
 
 /// Find an environment by its name
 ///
-/// For everyone who may lease it, agents too. Those who only lease find the active ones.
+/// For everyone who may lease it, agents too. Who reads no environments finds the active ones.
 #[utoipa::path(get, path = "/api/companies/{companyId}/environments/resolve", operation_id = "resolveEnvironment", tag = "environments",
     params(("companyId" = String, Path, description = "The company's id"), NameQuery),
     responses((status = 200, description = "The environment of this name", body = NamedEnvironment)))]
@@ -47,8 +47,8 @@ async fn resolve(
     Id(company): Id,
     Query(query): Query<NameQuery>,
 ) -> Result<axum::Json<NamedEnvironment>, ApiError> {
-    roles::lease(&caller, &company, "company", &company)?;
-    let reads = roles::read(&caller, &company, "company", &company).is_ok();
+    caller.sees_company(&company)?;
+    let reads = caller.may(Operation::ListEnvironments).is_ok();
     let filter = EnvironmentFilter::default();
     let environments = app.service()?.authority().environments();
     let rows = environments.list(&company, &filter).await?;

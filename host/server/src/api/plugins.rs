@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 use super::body::{ComponentOr, Id, Json, Query};
 use super::errors::{ApiError, ErrorCode};
 use super::plugin_views::{OfferView, PluginView};
-use crate::access::{Caller, roles};
+use crate::access::Caller;
 use crate::app::App;
 use crate::service::{GrantRequest, Offered, PluginDetails, read_parts};
 
@@ -110,7 +110,6 @@ async fn inspect(
     Query(query): Query<InspectQuery>,
     body: ComponentOr<ReferenceBody>,
 ) -> Result<axum::Json<OfferView>, ApiError> {
-    roles::manage(&caller)?;
     let offered = offered(body, query.signature)?;
     let offer = app.service()?.inspect_plugin(&caller, offered).await?;
     Ok(axum::Json(offer.into()))
@@ -133,7 +132,6 @@ async fn install(
     Query(query): Query<InstallQuery>,
     body: ComponentOr<ReferenceBody>,
 ) -> Result<(StatusCode, axum::Json<PluginView>), ApiError> {
-    roles::manage(&caller)?;
     let without: Vec<String> = query
         .without
         .iter()
@@ -169,7 +167,7 @@ async fn list(
     State(app): State<App>,
     caller: Caller,
 ) -> Result<axum::Json<Vec<PluginView>>, ApiError> {
-    roles::manage(&caller)?;
+    caller.sees_all()?;
     let all = app.service()?.plugins().await?;
     Ok(axum::Json(all.into_iter().map(Into::into).collect()))
 }
@@ -185,7 +183,7 @@ async fn get(
     caller: Caller,
     Id(key): Id,
 ) -> Result<axum::Json<PluginView>, ApiError> {
-    roles::manage(&caller)?;
+    caller.sees_all()?;
     Ok(answer(app.service()?.plugin(&key).await?))
 }
 
@@ -203,7 +201,6 @@ async fn grant(
     Id(key): Id,
     Json(body): Json<GrantBody>,
 ) -> Result<axum::Json<PluginView>, ApiError> {
-    roles::manage(&caller)?;
     let grant = GrantRequest {
         request_digest: body.request_digest,
         without: read_parts(&body.without)?,
@@ -223,7 +220,6 @@ async fn grant(
         (status = 200, description = "The plugin as it serves on", body = PluginView),
         (status = 204, description = "It was never granted, and is gone")))]
 async fn deny(State(app): State<App>, caller: Caller, Id(key): Id) -> Result<Response, ApiError> {
-    roles::manage(&caller)?;
     Ok(match app.service()?.deny_plugin(&caller, &key).await? {
         Some(details) => answer(details).into_response(),
         None => StatusCode::NO_CONTENT.into_response(),
@@ -241,7 +237,6 @@ async fn rollback(
     caller: Caller,
     Id(key): Id,
 ) -> Result<axum::Json<PluginView>, ApiError> {
-    roles::manage(&caller)?;
     Ok(answer(app.service()?.rollback_plugin(&caller, &key).await?))
 }
 
@@ -256,7 +251,6 @@ async fn reset(
     caller: Caller,
     Id(key): Id,
 ) -> Result<axum::Json<PluginView>, ApiError> {
-    roles::manage(&caller)?;
     Ok(answer(app.service()?.reset_plugin(&caller, &key).await?))
 }
 
@@ -292,7 +286,6 @@ async fn switch(
     key: &str,
     enabled: bool,
 ) -> Result<axum::Json<PluginView>, ApiError> {
-    roles::manage(caller)?;
     let details = app
         .service()?
         .set_plugin_enabled(caller, key, enabled)
@@ -311,7 +304,6 @@ async fn remove(
     caller: Caller,
     Id(key): Id,
 ) -> Result<StatusCode, ApiError> {
-    roles::manage(&caller)?;
     app.service()?.remove_plugin(&caller, &key).await?;
     Ok(StatusCode::NO_CONTENT)
 }

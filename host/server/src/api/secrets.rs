@@ -16,7 +16,7 @@ use super::body::{Id, IdAndNumber, Json, Query};
 use super::environments::one_of;
 use super::errors::ApiError;
 use super::time::Time;
-use crate::access::{Caller, roles};
+use crate::access::Caller;
 use crate::app::App;
 
 /// A secret, without its value.
@@ -253,7 +253,10 @@ async fn listed(
     company: Option<&str>,
     query: &SecretQuery,
 ) -> Result<axum::Json<Vec<SecretView>>, ApiError> {
-    roles::manage(caller)?;
+    match company {
+        Some(company) => caller.sees_company(company)?,
+        None => caller.sees_all()?,
+    };
     let purpose = purpose("?purpose", query.purpose.as_deref())?;
     let secrets = app.service()?.authority().secrets();
     let rows = secrets.list(company, purpose).await?;
@@ -267,7 +270,6 @@ async fn created(
     body: SecretDraft,
 ) -> Result<(StatusCode, axum::Json<SecretView>), ApiError> {
     let value = hidden(body.value);
-    roles::manage(caller)?;
     let new = NewSecret {
         company,
         name: body.name,
@@ -342,7 +344,7 @@ async fn get(
     caller: Caller,
     Id(id): Id,
 ) -> Result<axum::Json<SecretView>, ApiError> {
-    roles::manage(&caller)?;
+    caller.sees_all()?;
     let row = app.service()?.authority().secrets().get(&id).await?;
     Ok(axum::Json(row.into()))
 }
@@ -358,7 +360,7 @@ async fn uses(
     caller: Caller,
     Id(id): Id,
 ) -> Result<axum::Json<SecretUsesView>, ApiError> {
-    roles::manage(&caller)?;
+    caller.sees_all()?;
     let uses = app.service()?.authority().secrets().uses(&id).await?;
     Ok(axum::Json(uses.into()))
 }
@@ -372,7 +374,7 @@ async fn versions(
     caller: Caller,
     Id(id): Id,
 ) -> Result<axum::Json<Vec<VersionView>>, ApiError> {
-    roles::manage(&caller)?;
+    caller.sees_all()?;
     let rows = app.service()?.authority().secrets().versions(&id).await?;
     Ok(axum::Json(rows.into_iter().map(Into::into).collect()))
 }
@@ -392,7 +394,6 @@ async fn put_version(
     Json(body): Json<SecretValue>,
 ) -> Result<(StatusCode, axum::Json<SecretView>), ApiError> {
     let value = hidden(body.value);
-    roles::manage(&caller)?;
     let row = app.service()?.rotate_secret(&caller, &id, value).await?;
     Ok((StatusCode::CREATED, axum::Json(row.into())))
 }
@@ -410,7 +411,6 @@ async fn set_version_status(
     IdAndNumber(id, version): IdAndNumber,
     Json(body): Json<VersionChange>,
 ) -> Result<axum::Json<VersionView>, ApiError> {
-    roles::manage(&caller)?;
     let status = STATUSES
         .iter()
         .find(|(name, _)| *name == body.status)
@@ -436,7 +436,6 @@ async fn delete(
     Id(id): Id,
     Query(query): Query<DeleteQuery>,
 ) -> Result<axum::Json<SecretUsesView>, ApiError> {
-    roles::manage(&caller)?;
     let force = query.force.unwrap_or(false);
     let uses = app.service()?.delete_secret(&caller, &id, force).await?;
     Ok(axum::Json(uses.into()))

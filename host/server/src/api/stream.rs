@@ -14,7 +14,7 @@ use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{FutureExt, SinkExt, StreamExt};
-use leasehold_authority::Execution;
+use leasehold_authority::{Execution, Operation};
 use leasehold_contract::ProcessInput;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -316,7 +316,7 @@ async fn authenticate(app: &App, lease: &str, socket: &mut WebSocket) -> Result<
     } else {
         gate::actor_of(app, app.service()?.authority(), &token).await?
     };
-    let caller = Caller(actor);
+    let caller = Caller::admitted(actor, Operation::StreamCommand)?;
     usable(app, &caller, lease).await?;
     Ok(caller)
 }

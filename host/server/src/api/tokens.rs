@@ -1,5 +1,7 @@
 //! Bearer tokens, and who the caller is.
 
+use std::collections::BTreeSet;
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use leasehold_authority::{ActorKind, NewToken, Role, Token};
@@ -11,40 +13,34 @@ use utoipa_axum::routes;
 use super::body::{Id, Json, Query};
 use super::errors::ApiError;
 use super::time::Time;
-use crate::access::{Caller, roles};
+use crate::access::Caller;
 use crate::app::App;
 
-/// What a token allows.
+/// What a token makes of its holder.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = Role)]
 pub enum RoleView {
-    /// Everything, in every company.
+    /// Instance administrator: everything, in every company.
     Admin,
-    /// Reads and leases in one company.
+    /// Board member: reads in the companies that it is bound to, without what tells of targets.
     Member,
-    /// Leases and runs commands in one company, nothing else.
+    /// Leases and runs commands in one company, for all its runs or for one, and nothing else.
     Agent,
 }
 
-impl From<Role> for RoleView {
-    fn from(role: Role) -> RoleView {
+impl From<&Role> for RoleView {
+    fn from(role: &Role) -> RoleView {
         match role {
             Role::Admin => RoleView::Admin,
-            Role::Member => RoleView::Member,
-            Role::Agent => RoleView::Agent,
+            Role::Member { .. } => RoleView::Member,
+            Role::Agent { .. } => RoleView::Agent,
         }
     }
 }
 
-impl From<RoleView> for Role {
-    fn from(role: RoleView) -> Role {
-        match role {
-            RoleView::Admin => Role::Admin,
-            RoleView::Member => Role::Member,
-            RoleView::Agent => Role::Agent,
-        }
-    }
+fn owned(companies: Vec<&str>) -> Vec<String> {
+    companies.into_iter().map(str::to_owned).collect()
 }
 
 /// A token, without its text.
@@ -57,9 +53,15 @@ pub struct TokenView {
     /// For people.
     name: String,
     role: RoleView,
-    /// The one company of a member or an agent.
-    company_id: Option<String>,
+    /// The companies that a member or an agent is bound to; empty of an administrator.
+    company_ids: Vec<String>,
+    /// The one run that an agent works for, where it works for one.
+    run_id: Option<String>,
     created_at: Time,
+    /// When it ends by itself, if it does.
+    expires_at: Option<Time>,
+    /// When a request last came with it, to the minute.
+    last_used_at: Option<Time>,
     /// When it was revoked, if it was.
     revoked_at: Option<Time>,
 }
@@ -69,9 +71,12 @@ impl From<Token> for TokenView {
         TokenView {
             id: row.id,
             name: row.name,
-            role: row.role.into(),
-            company_id: row.company_id,
+            role: (&row.role).into(),
+            company_ids: owned(row.role.companies()),
+            run_id: row.role.run().map(str::to_owned),
             created_at: row.created_at.into(),
+            expires_at: row.expires_at.map(Into::into),
+            last_used_at: row.last_used_at.map(Into::into),
             revoked_at: row.revoked_at.map(Into::into),
         }
     }
@@ -84,8 +89,56 @@ pub struct TokenDraft {
     /// For people.
     name: String,
     role: RoleView,
-    /// Needed for a member and an agent, not allowed for an administrator.
+    /// The company of an agent, or of a member of one; not for an administrator.
     company_id: Option<String>,
+    /// The companies of a member, instead of `companyId`.
+    company_ids: Option<BTreeSet<String>>,
+    /// The one run that an agent works for; without, it works for all runs of its company.
+    run_id: Option<String>,
+    /// How long it is good; without, until it is revoked.
+    expires_in_seconds: Option<u64>,
+}
+
+impl TryFrom<TokenDraft> for NewToken {
+    type Error = ApiError;
+
+    fn try_from(body: TokenDraft) -> Result<NewToken, ApiError> {
+        let companies = match (body.company_id, body.company_ids) {
+            (Some(_), Some(_)) => {
+                let text = "stands beside companyId; give one of the two";
+                return Err(ApiError::field("/companyIds", text));
+            }
+            (Some(one), None) => BTreeSet::from([one]),
+            (None, many) => many.unwrap_or_default(),
+        };
+        if body.run_id.is_some() && !matches!(body.role, RoleView::Agent) {
+            let text = "only an agent works for a run: leave it out, or make an agent's token";
+            return Err(ApiError::field("/runId", text));
+        }
+        let role = match (body.role, companies.len()) {
+            (RoleView::Admin, 0) => Role::Admin,
+            (RoleView::Member, 1..) => Role::Member { companies },
+            (RoleView::Agent, 1) => Role::Agent {
+                company: companies.into_iter().next().unwrap_or_default(),
+                run: body.run_id,
+            },
+            (role, _) => {
+                let text = match role {
+                    RoleView::Admin => {
+                        "an admin token is good in every company: leave the company out, or make a member or agent token of it"
+                    }
+                    RoleView::Member => "a member's token is bound to companies: name one at least",
+                    RoleView::Agent => "an agent's token is bound to one company: name its id",
+                };
+                return Err(ApiError::field("/companyId", text));
+            }
+        };
+        Ok(NewToken {
+            name: body.name,
+            role,
+            expires_in: body.expires_in_seconds,
+        })
+    }
 }
 
 /// A new token: the only answer that ever has its text.
@@ -102,7 +155,7 @@ pub struct NewTokenView {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub struct TokenQuery {
-    /// Only those of this company.
+    /// Only those that are bound to this company.
     company_id: Option<String>,
 }
 
@@ -118,8 +171,10 @@ pub struct Whoami {
     token_id: Option<String>,
     /// Of a token.
     role: Option<RoleView>,
-    /// Of a member's or an agent's token.
-    company_id: Option<String>,
+    /// The companies that a member or an agent is bound to; empty of whoever is bound to none.
+    company_ids: Vec<String>,
+    /// The one run that an agent works for, where it works for one.
+    run_id: Option<String>,
 }
 
 /// The routes.
@@ -139,7 +194,7 @@ async fn list(
     caller: Caller,
     Query(query): Query<TokenQuery>,
 ) -> Result<axum::Json<Vec<TokenView>>, ApiError> {
-    roles::manage(&caller)?;
+    caller.sees_all()?;
     let tokens = app.service()?.authority().tokens();
     let rows = tokens.list(query.company_id.as_deref()).await?;
     Ok(axum::Json(rows.into_iter().map(Into::into).collect()))
@@ -154,12 +209,7 @@ async fn create(
     caller: Caller,
     Json(body): Json<TokenDraft>,
 ) -> Result<(StatusCode, axum::Json<NewTokenView>), ApiError> {
-    roles::manage(&caller)?;
-    let draft = NewToken {
-        name: body.name,
-        role: body.role.into(),
-        company: body.company_id,
-    };
+    let draft = body.try_into()?;
     let (token, secret) = app
         .service()?
         .authority()
@@ -184,7 +234,6 @@ async fn revoke(
     caller: Caller,
     Id(id): Id,
 ) -> Result<StatusCode, ApiError> {
-    roles::manage(&caller)?;
     app.service()?
         .authority()
         .tokens()
@@ -197,17 +246,17 @@ async fn revoke(
 #[utoipa::path(get, path = "/api/whoami", operation_id = "whoami", tag = "tokens",
     responses((status = 200, description = "The caller", body = Whoami)))]
 async fn whoami(caller: Caller) -> axum::Json<Whoami> {
-    let Caller(actor) = caller;
-    let (kind, token_id, role, company_id) = match actor.kind {
-        ActorKind::LocalOperator => ("local-operator", None, None, None),
-        ActorKind::System => ("system", None, None, None),
-        ActorKind::Token { id, role, company } => ("token", Some(id), Some(role.into()), company),
+    let (kind, token_id, role) = match &caller.kind {
+        ActorKind::LocalOperator => ("local-operator", None, None),
+        ActorKind::System => ("system", None, None),
+        ActorKind::Token { id, role } => ("token", Some(id.clone()), Some(role.into())),
     };
     axum::Json(Whoami {
         kind,
-        display: actor.display,
+        display: caller.display.clone(),
         token_id,
         role,
-        company_id,
+        company_ids: owned(caller.companies().unwrap_or_default()),
+        run_id: caller.run().map(str::to_owned),
     })
 }

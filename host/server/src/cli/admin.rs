@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::client::{Client, encode};
 use super::exit::{CliError, DONE};
+use super::lease::seconds;
 use super::output::{Column, Output};
 
 const COMPANY: &[Column] = &[("ID", "id"), ("NAME", "name"), ("CREATED", "createdAt")];
@@ -14,8 +15,11 @@ const TOKEN: &[Column] = &[
     ("ID", "id"),
     ("NAME", "name"),
     ("ROLE", "role"),
-    ("COMPANY", "companyId"),
+    ("COMPANIES", "companyIds"),
+    ("RUN", "runId"),
     ("CREATED", "createdAt"),
+    ("EXPIRES", "expiresAt"),
+    ("LAST USED", "lastUsedAt"),
     ("REVOKED", "revokedAt"),
 ];
 const ACTIVITY: &[Column] = &[
@@ -123,9 +127,9 @@ impl CompanyCommand {
 pub enum RoleName {
     /// Everything, in every company
     Admin,
-    /// Read and lease in one company
+    /// Board member: read in one company or several, without what tells of targets
     Member,
-    /// Lease and run commands in one company, nothing else
+    /// Lease and run commands in one company, for all its runs or for one, and nothing else
     Agent,
 }
 
@@ -141,6 +145,15 @@ pub enum TokenCommand {
         role: RoleName,
         #[command(flatten)]
         company: InCompany,
+        /// A further company of a member, by name or id; may be given again
+        #[arg(long, value_name = "COMPANY")]
+        also: Vec<String>,
+        /// The one run that an agent works for
+        #[arg(long, value_name = "RUN")]
+        run: Option<String>,
+        /// How long it is good, such as 90s, 45m, 12h or 30d; without, until it is revoked
+        #[arg(long, value_name = "TIME")]
+        expires_in: Option<String>,
     },
     /// List tokens, without their text
     List,
@@ -160,7 +173,20 @@ impl TokenCommand {
                 name,
                 role,
                 company,
+                also,
+                run,
+                expires_in,
             } => {
+                if !also.is_empty() && !matches!(role, RoleName::Member) {
+                    return Err(CliError::Usage(
+                        "--also: only a member is bound to several companies".into(),
+                    ));
+                }
+                if run.is_some() && !matches!(role, RoleName::Agent) {
+                    return Err(CliError::Usage(
+                        "--run: only an agent works for a run".into(),
+                    ));
+                }
                 let (role, company) = match role {
                     RoleName::Admin if company.is_named() => {
                         return Err(CliError::Usage(
@@ -173,7 +199,27 @@ impl TokenCommand {
                     RoleName::Member => ("member", Some(company.id(client).await?)),
                     RoleName::Agent => ("agent", Some(company.id(client).await?)),
                 };
-                let body = json!({"name": name, "role": role, "companyId": company});
+                let expires_in = expires_in.map(|text| seconds("--expires-in", &text));
+                let expires_in = expires_in.transpose()?;
+                let mut companies: Vec<String> = company.into_iter().collect();
+                for also in also {
+                    let company = Some(also);
+                    companies.push(InCompany { company }.id(client).await?);
+                }
+                let mut body = json!({"name": name, "role": role});
+                let named = [
+                    (
+                        "companyIds",
+                        (!companies.is_empty()).then(|| json!(companies)),
+                    ),
+                    ("runId", run.map(Value::from)),
+                    ("expiresInSeconds", expires_in.map(Value::from)),
+                ];
+                for (key, value) in named {
+                    if let Some(value) = value {
+                        body[key] = value;
+                    }
+                }
                 let made = client.post("/api/tokens", Some(body)).await?;
                 let secret = made["secret"].as_str().unwrap_or("").to_owned();
                 out.told(&made, &secret)?;

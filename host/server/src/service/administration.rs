@@ -3,7 +3,7 @@
 //! Who may is the authority's to say once more; what a component may do from then on is in `loaded`. Nothing here calls a
 //! component but to ask it what it is.
 
-use leasehold_authority::{Actor, Error as AuthorityError, Plugin as Installed, wider};
+use leasehold_authority::{Actor, Error as AuthorityError, Operation, Plugin as Installed, wider};
 use leasehold_contract::Grant;
 use leasehold_egress::PoolScope;
 
@@ -23,7 +23,7 @@ impl Service {
         offered: Offered,
     ) -> Result<PluginOffer, ServiceError> {
         self.accepting()?;
-        actor.require_manage()?;
+        actor.may(Operation::InspectPlugin)?;
         let (bytes, source) = self.sources().take(actor, offered).await?;
         self.catalog().inspect(bytes, source).await
     }
@@ -40,7 +40,7 @@ impl Service {
         grant: Option<GrantRequest>,
     ) -> Result<PluginDetails, ServiceError> {
         self.accepting()?;
-        actor.require_manage()?;
+        actor.may(Operation::InstallPlugin)?;
         let (bytes, source) = self.sources().take(actor, offered).await?;
         let granted = grant.is_some();
         let catalog = self.catalog();
@@ -64,7 +64,7 @@ impl Service {
         grant: GrantRequest,
     ) -> Result<PluginDetails, ServiceError> {
         self.accepting()?;
-        actor.require_manage()?;
+        actor.may(Operation::GrantPlugin)?;
         let catalog = self.catalog();
         let installed = catalog.grant(actor, key, revision, grant).await?;
         if let Some(current) = &installed.current {
@@ -108,7 +108,7 @@ impl Service {
         key: &str,
     ) -> Result<PluginDetails, ServiceError> {
         self.accepting()?;
-        actor.require_manage()?;
+        actor.may(Operation::RollbackPlugin)?;
         let installed = self.catalog().rollback(actor, key).await?;
         self.details(installed).await
     }
@@ -123,7 +123,7 @@ impl Service {
         key: &str,
     ) -> Result<PluginDetails, ServiceError> {
         self.accepting()?;
-        actor.require_manage()?;
+        actor.may(Operation::ResetPlugin)?;
         let installed = self.catalog().reset(actor, key).await?;
         self.details(installed).await
     }

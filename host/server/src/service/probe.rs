@@ -6,8 +6,8 @@
 use std::time::{Duration, Instant};
 
 use leasehold_authority::{
-    Accessor, Actor, Entry, Environment, EnvironmentDraft, EnvironmentDriver, Lease, Status,
-    take_pasted,
+    Accessor, Actor, Entry, Environment, EnvironmentDraft, EnvironmentDriver, Lease, Operation,
+    Status, take_pasted,
 };
 use leasehold_contract::{Code, FieldViolation, Finding, Purpose, Severity};
 use leasehold_egress::Reach;
@@ -40,7 +40,7 @@ impl Service {
         progress_id: Option<&str>,
     ) -> Result<ProbeReport, ServiceError> {
         self.accepting()?;
-        actor.require_manage()?;
+        actor.may(Operation::ProbeEnvironment)?;
         let begun = Instant::now();
         let watched = self.watch(actor, progress_id);
         let environment = self.authority().environments().get(environment).await?;
@@ -97,7 +97,7 @@ impl Service {
         progress_id: Option<&str>,
     ) -> Result<ProbeReport, ServiceError> {
         self.accepting()?;
-        actor.require_manage()?;
+        actor.may(Operation::ProbeDraft)?;
         let begun = Instant::now();
         let pasted = take_pasted(Some(&mut draft.config), Some(&mut draft.env_vars))?;
         let watched = self.watch(actor, progress_id);
@@ -261,7 +261,7 @@ impl Service {
         port: u16,
     ) -> Result<HostKeyShown, ServiceError> {
         self.accepting()?;
-        actor.require_manage()?;
+        actor.may(Operation::FetchHostKey)?;
         let shown = self
             .ssh()
             .fetch_host_key(host, port)

@@ -203,7 +203,7 @@ fn a_company_that_a_token_is_not_in_does_not_exist_for_it() {
     assert_eq!(get(&member, &environments(&own)), 200);
     assert_eq!(get(&member, &environments(&foreign)), 404);
     assert_eq!(get(&agent, &environments(&own)), 403);
-    assert_eq!(get(&agent, &environments(&foreign)), 404);
+    assert_eq!(get(&agent, &environments(&foreign)), 403);
     assert_eq!(get(&member, &format!("/api/companies/{own}/secrets")), 403);
     assert_eq!(get(&member, "/api/activity"), 403);
     assert_eq!(get(&member, "/metrics"), 403);

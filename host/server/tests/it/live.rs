@@ -430,7 +430,7 @@ fn members_see_no_configuration_and_agents_only_lease_and_only_at_home() {
         (&json!({}), &json!({}), &Value::Null)
     );
     assert_eq!(get(&agent, &environment).status, 403);
-    assert_eq!(get(&stranger, &environment).status, 404);
+    assert_eq!(get(&stranger, &environment).status, 403);
     assert_eq!(get(&agent, &leased.path("")).status, 200);
     assert_eq!(get(&stranger, &leased.path("")).status, 404);
     let post = |token: &str, path: &str, body: &str| {

@@ -15,6 +15,7 @@ mod command;
 mod leased;
 mod lifecycle;
 mod live;
+mod policy;
 mod secrets;
 mod server;
 mod standing;

@@ -1,0 +1,58 @@
+//! The proven caller of a request, and the operation that it asks for.
+//!
+//! There is none without a proof and without the policy's word that such an actor may ask at all. What a row's owner has
+//! to say to it is asked here too, of `leasehold_authority`'s policy; nothing is decided here.
+
+use leasehold_authority::{Actor, Operation, Scope, View};
+
+use crate::api::errors::ApiError;
+
+/// Who asks, and what for. Handlers take it as an extractor.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    actor: Actor,
+    operation: Operation,
+}
+
+impl Caller {
+    /// The caller, if such an actor may ask for `operation`.
+    ///
+    /// # Errors
+    /// 403.
+    pub fn admitted(actor: Actor, operation: Operation) -> Result<Caller, ApiError> {
+        actor.may(operation)?;
+        Ok(Caller { actor, operation })
+    }
+
+    /// How much the caller sees of a row of this scope. `what` and `id` are what the request named.
+    ///
+    /// # Errors
+    /// 404 of what the caller may not know of.
+    pub fn sees(&self, scope: Scope<'_>, what: &'static str, id: &str) -> Result<View, ApiError> {
+        Ok(self.actor.may_on(self.operation, scope, what, id)?)
+    }
+
+    /// Of what is the instance's own, or any company's: whoever is bound to companies does not see it.
+    ///
+    /// # Errors
+    /// 404.
+    pub fn sees_all(&self) -> Result<View, ApiError> {
+        self.sees(Scope::Instance, "path", self.operation.name())
+    }
+
+    /// The same of a company that the request named.
+    ///
+    /// # Errors
+    /// 404 of another's.
+    pub fn sees_company(&self, company: &str) -> Result<View, ApiError> {
+        self.sees(Scope::Company(company), "company", company)
+    }
+}
+
+impl std::ops::Deref for Caller {
+    type Target = Actor;
+
+    fn deref(&self) -> &Actor {
+        &self.actor
+    }
+}
