@@ -11,9 +11,11 @@
 )]
 
 mod astray;
+mod bodies;
 mod languages;
 mod pools;
 mod secured;
+mod sockets;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -86,9 +88,12 @@ impl House {
     /// A draft of this name, with these labels of the administrator's own.
     fn written(&self, name: &str, labels: &Value) -> Value {
         let payload = self.server.secret(&format!("payload of {name}"), PAYLOAD);
+        let mut config = json!({ "endpoint": self.rooms.url(), "token": self.token });
+        if labels.as_object().is_some_and(|labels| !labels.is_empty()) {
+            config["labels"] = labels.clone();
+        }
         json!({
-            "name": name, "driver": "sandbox", "provider": self.provider,
-            "config": { "endpoint": self.rooms.url(), "token": self.token, "labels": labels },
+            "name": name, "driver": "sandbox", "provider": self.provider, "config": config,
             "envVars": { "PAYLOAD": payload },
         })
     }
