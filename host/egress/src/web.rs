@@ -221,19 +221,7 @@ impl Web {
         request: HttpRequest,
         protocol: String,
     ) -> Result<Box<dyn Duplex>, NoStream> {
-        let ready = self.ready(&request, Vec::new(), Form::Upgrade).await;
-        let Ready {
-            transport,
-            rules,
-            wire,
-            pool,
-            bounds,
-            ..
-        } = ready.map_err(NoStream::Failed)?;
-        transport
-            .upgrade(&pool, wire, &protocol, &bounds)
-            .await
-            .map_err(|none| unstreamed(&rules, none))
+        self.stream(&request, Switch::To(&protocol)).await
     }
 
     /// See `streams.websocket`.
@@ -242,7 +230,19 @@ impl Web {
         request: HttpRequest,
         protocols: Vec<String>,
     ) -> Result<Box<dyn Duplex>, NoStream> {
-        let ready = self.ready(&request, Vec::new(), Form::WebSocket).await;
+        self.stream(&request, Switch::WebSocket(&protocols)).await
+    }
+
+    async fn stream(
+        &self,
+        request: &HttpRequest,
+        switch: Switch<'_>,
+    ) -> Result<Box<dyn Duplex>, NoStream> {
+        let form = match switch {
+            Switch::To(_) => Form::Upgrade,
+            Switch::WebSocket(_) => Form::WebSocket,
+        };
+        let ready = self.ready(request, Vec::new(), form).await;
         let Ready {
             transport,
             rules,
@@ -251,11 +251,23 @@ impl Web {
             bounds,
             ..
         } = ready.map_err(NoStream::Failed)?;
-        transport
-            .websocket(&pool, wire, &protocols, &bounds)
-            .await
-            .map_err(|none| unstreamed(&rules, none))
+        let stream = match switch {
+            Switch::To(protocol) => transport.upgrade(&pool, wire, protocol, &bounds).await,
+            Switch::WebSocket(protocols) => {
+                transport.websocket(&pool, wire, protocols, &bounds).await
+            }
+        };
+        stream.map_err(|none| unstreamed(&rules, none))
     }
+}
+
+/// What a connection is switched to.
+#[derive(Clone, Copy)]
+enum Switch<'a> {
+    /// A protocol of the backend's.
+    To(&'a str),
+    /// A WebSocket in one of these protocols, or in none where none are given.
+    WebSocket(&'a [String]),
 }
 
 impl Ready<'_> {
