@@ -60,7 +60,8 @@ pub use registry::{
     RegistrySource, Resolved, SignatureFound, Stage, publication, signing_payload,
 };
 pub use rules::{
-    CredentialValue, Endpoint, HttpFacts, Kept, KeptValue, MintPlace, Sink, Value, placeholder,
+    CredentialValue, Endpoint, HttpAsked, HttpFacts, Kept, KeptValue, MintPlace, Sink, Value,
+    placeholder,
 };
 pub use scope::{
     Action, CallScope, EgressRecord, HttpScope, LeaseScope, Payloads, Reach, Recorder,

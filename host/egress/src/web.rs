@@ -61,7 +61,8 @@ impl Web {
         self.rules
             .get_or_init(|| {
                 Rules::new(
-                    &http.facts.within(&scope.grant),
+                    http.facts.clone(),
+                    http.facts.asked.within(&scope.grant),
                     &scope.payloads,
                     scope.reach,
                     scope.lease.as_ref(),
@@ -296,8 +297,10 @@ impl Ready<'_> {
         let (answer, expects) = self.exchange().await?;
         // Before anything of an answer that cannot be looked into gets into a text.
         rules.identity(&expects, &answer.head)?;
-        let response = answer.whole().await.map_err(|e| rules.error(e))?;
-        let Seen { response, found } = rules.answered(&expects, response)?;
+        let mut glance = rules.glance();
+        let response = answer.whole_seen(|so_far| glance.look(so_far)).await;
+        let response = response.map_err(|e| rules.error(e))?;
+        let Seen { response, found } = rules.answered(&expects, response, Some(&glance))?;
         for found in found {
             let reported = match found {
                 Found::Created(resource) => sink.created(&resource).await,

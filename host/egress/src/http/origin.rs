@@ -164,11 +164,14 @@ impl Origin {
 
     /// Host, and port where it is not the scheme's own: the Host header.
     pub fn authority(&self) -> String {
-        if self.port == self.scheme.port() {
-            self.host.to_string()
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
+        self.after_scheme().to_string()
+    }
+
+    fn after_scheme(&self) -> impl fmt::Display {
+        fmt::from_fn(|f| match self.port {
+            port if port == self.scheme.port() => fmt::Display::fmt(&self.host, f),
+            port => write!(f, "{}:{port}", self.host),
+        })
     }
 }
 
@@ -184,7 +187,7 @@ impl fmt::Display for Host {
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", self.scheme.as_str(), self.authority())
+        write!(f, "{}://{}", self.scheme.as_str(), self.after_scheme())
     }
 }
 

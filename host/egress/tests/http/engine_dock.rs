@@ -11,8 +11,8 @@ use leasehold_contract::{
     Content, Creation, Egress, Error, Grant, HttpRequest, Limits, Operation, Role,
 };
 use leasehold_egress::{
-    CallScope, EgressRecord, Endpoint, HostRoots, HttpFacts, HttpScope, HttpSettings, Kept,
-    LeaseScope, Payloads, Reach, Recorder, Sink, Ssh, SshSettings, Transport,
+    CallScope, EgressRecord, Endpoint, HostRoots, HttpAsked, HttpFacts, HttpScope, HttpSettings,
+    Kept, LeaseScope, Payloads, Reach, Recorder, Sink, Ssh, SshSettings, Transport,
 };
 use tempfile::TempDir;
 use tokio::net::UnixListener;
@@ -177,8 +177,11 @@ impl Dock {
             accepted,
             book: Book::default(),
             facts: HttpFacts {
-                operations: honest(),
-                streams: true,
+                asked: Arc::new(HttpAsked {
+                    operations: honest(),
+                    streams: true,
+                    ..HttpAsked::default()
+                }),
                 endpoints: [("/engine".to_owned(), endpoint)].into(),
                 acquiring: true,
                 ..HttpFacts::default()
@@ -195,6 +198,11 @@ impl Dock {
         dock.facts.children = [EXEC.to_owned()].into();
         dock.facts.acquiring = false;
         dock
+    }
+
+    /// Declares these operations instead.
+    pub fn declare(&mut self, operations: Vec<Operation>) {
+        Arc::make_mut(&mut self.facts.asked).operations = operations;
     }
 
     /// Everything that came.
