@@ -161,45 +161,6 @@ fn a_release_is_believed_only_once_the_host_itself_finds_the_room_gone() {
 }
 
 #[test]
-fn a_component_that_wants_somebody_elses_room_or_the_token_elsewhere_gets_neither() {
-    let Some(house) = House::new() else { return };
-    let server = &house.server;
-    let theirs = house.rooms.make_room("theirs");
-    server.install("hostile-room-thief").expect(201);
-    let reference = server.secret("stolen", TOKEN);
-    for how in ["room", "body", "url", "header", "label", "origin"] {
-        let draft = json!({
-            "name": how, "driver": "sandbox", "provider": "hostile-room-thief",
-            "config": {
-                "endpoint": house.rooms.url(), "token": reference, "room": theirs, "how": how,
-            },
-        });
-        let environment = text(&server.environment(&draft).expect(201)["id"]);
-        let before = house.rooms.heard().len();
-        let refused = server.acquire(&environment);
-        assert_eq!(refused.code(), "egress_denied", "{how}: {}", refused.body);
-        assert_eq!(house.rooms.heard().len(), before, "{how}: nothing was sent");
-    }
-    assert_eq!(house.rooms.rooms(), [theirs.as_str()]);
-    // With a room of its own, after it journalled somebody else's, it has no more right to that one.
-    let draft = json!({
-        "name": "release", "driver": "sandbox", "provider": "hostile-room-thief",
-        "config": {
-            "endpoint": house.rooms.url(), "token": reference, "room": theirs, "how": "release",
-        },
-    });
-    let environment = text(&server.environment(&draft).expect(201)["id"]);
-    let lease = server.acquire(&environment).expect(201);
-    assert_eq!(lease["proof"], "claimed", "it has no checks: {lease}");
-    let waiting = server.release(&text(&lease["id"]));
-    assert_eq!(waiting["status"], "pending_cleanup", "{waiting}");
-    let why = text(&waiting["failureReason"]);
-    assert!(why.contains("this lease's own"), "{waiting}");
-    assert!(house.rooms.rooms().contains(&theirs));
-    house.keeps_no_secret();
-}
-
-#[test]
 fn an_address_that_is_none_is_not_saved() {
     let Some(house) = House::new() else { return };
     let token = house.server.secret("another", TOKEN);
