@@ -8,6 +8,7 @@
 )]
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use leasehold_tests::http::{Answer, text};
 use leasehold_tests::machine::{Machine, listed};
@@ -67,7 +68,6 @@ fn narrowed(server: &Server, key: &str) -> Vec<(String, String)> {
     let all = provider["narrowed"].as_array().cloned().unwrap_or_default();
     all.iter()
         .map(|one| (text(&one["capability"]), text(&one["by"])))
-        .filter(|(capability, _)| !matches!(capability.as_str(), "attach" | "reuse"))
         .collect()
 }
 
@@ -463,10 +463,14 @@ fn a_provider_that_crashes_again_and_again_takes_no_new_leases_until_a_trial_or_
     }
     let shown = server.get(&format!("/api/plugins/{key}"));
     assert_eq!(shown["status"], "tripped", "{shown}");
+    // What it exports and nobody here calls yet is no capability, and not for want of health.
     assert_eq!(
         narrowed(&server, key),
-        [("leases".to_owned(), "health".to_owned())]
+        [("suspension", "host"), ("leases", "health")]
+            .map(|(what, by)| (what.to_owned(), by.to_owned()))
     );
+    let used = capabilities(&server, key)["interfaces"].clone();
+    assert_eq!(used, json!(["execution", "files"]));
     let metrics = server.call("GET", "/metrics", None);
     let line = format!("leasehold_plugin_tripped{{provider=\"{key}\"}} 1");
     assert!(metrics.body.contains(&line), "{}", metrics.body);
@@ -482,6 +486,105 @@ fn a_provider_that_crashes_again_and_again_takes_no_new_leases_until_a_trial_or_
             .then_some(told)
     });
     assert!(!told.is_empty());
+}
+
+/// A counter or a gauge of a provider, as the metrics have it.
+fn counted(server: &Server, name: &str, labels: &str) -> u64 {
+    let metrics = server.call("GET", "/metrics", None).body;
+    let line = format!("leasehold_{name}{{{labels}}} ");
+    let found = metrics.lines().find_map(|one| one.strip_prefix(&line));
+    found.map_or(0, |value| value.parse().expect("a whole number"))
+}
+
+#[test]
+fn every_call_of_another_provider_is_answered_while_one_hangs_and_traps_more_often_than_calls_may_run()
+ {
+    /// More than may run at once in the whole server, so that each that trapped has given back what it had.
+    const TRAPS: u64 = 300;
+    const OTHERS: usize = 60;
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let (crashes, hangs) = ("hostile-trap-everywhere", "hostile-endless-wait");
+    for name in ["null", crashes, hangs] {
+        server.install(name).expect(201);
+    }
+    let null = environment(&server, "null", "null", &json!({}));
+    let bad = environment(&server, "bad", crashes, &json!({ "at": "inspect" }));
+    let slow = environment(&server, "slow", hangs, &json!({ "at": "inspect" }));
+    let of = |environment: &str| text(&server.acquire(environment).expect(201)["id"]);
+    let path = |lease: &str| format!("/api/environment-leases/{lease}/observation");
+    let (bad_lease, slow_lease) = (of(&bad), of(&slow));
+
+    // One call hangs all the while; nobody waits for its answer.
+    let mut asked = std::os::unix::net::UnixStream::connect(server.socket()).expect("a server");
+    let ask = format!(
+        "GET {} HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        path(&slow_lease)
+    );
+    std::io::Write::write_all(&mut asked, ask.as_bytes()).expect("it listens");
+    let hanging = || {
+        counted(
+            &server,
+            "component_calls_in_flight",
+            &format!("provider=\"{hangs}\""),
+        )
+    };
+    until("the call that hangs", || (hanging() == 1).then_some(()));
+
+    let (over, trapped) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let trap = || {
+            while !over.load(Ordering::SeqCst) {
+                let answer = server.call("GET", &path(&bad_lease), None);
+                assert_eq!(answer.code(), "component_trapped", "{}", answer.body);
+                trapped.fetch_add(1, Ordering::SeqCst);
+            }
+        };
+        let trapping: Vec<_> = (0..4).map(|_| scope.spawn(trap)).collect();
+        let _over = Over(&over);
+        let mut others = 0;
+        while others < OTHERS || trapped.load(Ordering::SeqCst) < TRAPS {
+            assert!(
+                !trapping.iter().any(|one| one.is_finished()),
+                "they trap on"
+            );
+            let lease = of(&null);
+            assert_eq!(server.get(&path(&lease))["condition"], "ready");
+            assert_eq!(server.release(&lease)["status"], "released");
+            others += 1;
+        }
+        assert_eq!(hanging(), 1, "it hung all the while");
+    });
+
+    let outcome = |key: &str, outcome: &str| {
+        let labels = format!("provider=\"{key}\",outcome=\"{outcome}\"");
+        counted(&server, "component_calls_total", &labels)
+    };
+    assert_eq!(outcome(crashes, "trap"), trapped.load(Ordering::SeqCst));
+    for kind in ["trap", "timeout", "limit", "busy", "host", "cancelled"] {
+        assert_eq!(outcome("null", kind), 0, "{kind} of the other");
+    }
+    let left = counted(
+        &server,
+        "component_calls_in_flight",
+        &format!("provider=\"{crashes}\""),
+    );
+    assert_eq!(left, 0, "nothing of them is left");
+    // It takes no new lease, and what it has can be released.
+    let refused = server.acquire(&bad);
+    assert_eq!(refused.code(), "plugin_tripped", "{}", refused.body);
+    assert_eq!(server.get("/api/plugins/null")["status"], "working");
+    assert_eq!(server.release(&bad_lease)["status"], "released");
+}
+
+/// Says that it is over when it goes, also by a panic.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 #[test]
