@@ -24,6 +24,7 @@ use leasehold_parts::{Fault, Rooms, skipped};
 use leasehold_tests::canary::{Canaries, contains, files_below};
 use leasehold_tests::http::{Answer, text};
 use leasehold_tests::server::{Server, component};
+use leasehold_tests::wait::until;
 use serde_json::{Value, json};
 
 const TOKEN: &str = "canary-Token-5e1f90aa7c";
@@ -157,6 +158,33 @@ fn a_release_is_believed_only_once_the_host_itself_finds_the_room_gone() {
     );
     house.rooms.set_fault(Fault::None);
     house.server.wait_lease(&id, "released");
+    assert_eq!(house.rooms.rooms(), Vec::<String>::new());
+}
+
+#[test]
+fn a_probe_whose_own_lease_is_ended_by_somebody_says_that_and_speaks_of_no_epoch() {
+    let Some(house) = House::new() else { return };
+    house.rooms.set_fault(Fault::LoseCreate);
+    let probed = std::thread::scope(|scope| {
+        let path = format!("/api/environments/{}/probe", house.environment);
+        let server = &house.server;
+        let probing = scope.spawn(move || server.call("POST", &path, None));
+        until("the room", || (house.rooms.made() == 1).then_some(()));
+        let lease = text(&server.leases()[0]["id"]);
+        let ended = format!("/api/environment-leases/{lease}/release");
+        let releasing = scope.spawn(move || server.call("POST", &ended, None));
+        let probed = probing.join().expect("an answer");
+        house.rooms.set_fault(Fault::None);
+        releasing.join().expect("an answer");
+        house.server.wait_lease(&lease, "released");
+        probed.expect(200)
+    });
+    assert_eq!(probed["ok"], false, "{probed}");
+    let finding = &probed["details"]["findings"][0];
+    assert_eq!(finding["step"], "acquire", "{probed}");
+    let told = text(&finding["message"]);
+    assert!(told.contains("that lease was ended"), "{probed}");
+    assert!(!probed.to_string().contains("epoch"), "{probed}");
     assert_eq!(house.rooms.rooms(), Vec::<String>::new());
 }
 

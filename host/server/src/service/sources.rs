@@ -328,6 +328,7 @@ impl Sources {
             .secrets()
             .resolve_named(actor, secret, "pull", &setting, &destinations)
             .await?;
+        self.authority.secrets().record_accesses().await?;
         let password = std::str::from_utf8(&named.value)
             .map_err(|_| {
                 ServiceError::refused(
