@@ -181,7 +181,7 @@ impl Beside {
         let row = |what: &str, busy: Vec<f64>, quiet: Vec<f64>| {
             let quiet = Samples::of(quiet, Better::Less);
             Row::new(
-                &format!("{name}-{what}"),
+                format!("{name}-{what}"),
                 "ms",
                 &Samples::of(busy, Better::Less),
             )
