@@ -30,6 +30,9 @@ pub(crate) struct Web {
 
 /// A request that was let through and recorded.
 struct Ready<'a> {
+    gate: &'a CallGate,
+    /// Whom it goes to, as an administrator typed it.
+    target: String,
     transport: &'a Transport,
     sink: &'a dyn Sink,
     rules: Arc<Rules>,
@@ -134,6 +137,8 @@ impl Web {
             ));
         };
         Ok(Ready {
+            gate: &self.gate,
+            target: at.name,
             transport: &http.transport,
             sink: http.sink.as_ref(),
             rules,
@@ -245,6 +250,8 @@ impl Web {
         };
         let ready = self.ready(request, Vec::new(), form).await;
         let Ready {
+            gate,
+            target,
             transport,
             rules,
             wire,
@@ -252,13 +259,20 @@ impl Web {
             bounds,
             ..
         } = ready.map_err(NoStream::Failed)?;
-        let stream = match switch {
-            Switch::To(protocol) => transport.upgrade(&pool, wire, protocol, &bounds).await,
-            Switch::WebSocket(protocols) => {
-                transport.websocket(&pool, wire, protocols, &bounds).await
+        let asked = async {
+            match switch {
+                Switch::To(protocol) => {
+                    answered(transport.upgrade(&pool, wire, protocol, &bounds)).await
+                }
+                Switch::WebSocket(protocols) => {
+                    answered(transport.websocket(&pool, wire, protocols, &bounds)).await
+                }
             }
         };
-        stream.map_err(|none| unstreamed(&rules, none))
+        gate.asking(&target, asked)
+            .await
+            .unwrap_or_else(|failed| Err(NoStream::Failed(failed)))
+            .map_err(|none| unstreamed(&rules, none))
     }
 }
 
@@ -275,6 +289,8 @@ impl Ready<'_> {
     /// Sends it; returns when the answer begins.
     async fn exchange(self) -> Result<(Answer, Expects), Error> {
         let Ready {
+            gate,
+            target,
             transport,
             rules,
             wire,
@@ -283,8 +299,8 @@ impl Ready<'_> {
             bounds,
             ..
         } = self;
-        let answer = transport
-            .exchange(&pool, wire, &bounds)
+        let answer = gate
+            .asking(&target, transport.exchange(&pool, wire, &bounds))
             .await
             .map_err(|e| rules.error(e))?;
         Ok((answer, expects))
@@ -292,13 +308,14 @@ impl Ready<'_> {
 
     /// Sends it, and reports what its answer tells the host before it is given on.
     async fn whole(self) -> Result<HttpResponse, Error> {
-        let sink = self.sink;
+        let (sink, gate, target) = (self.sink, self.gate, self.target.clone());
         let rules = self.rules.clone();
         let (answer, expects) = self.exchange().await?;
         // Before anything of an answer that cannot be looked into gets into a text.
         rules.identity(&expects, &answer.head)?;
         let mut glance = rules.glance();
-        let response = answer.whole_seen(|so_far| glance.look(so_far)).await;
+        let coming = answer.whole_seen(|so_far| glance.look(so_far));
+        let response = gate.asking(&target, coming).await;
         let response = response.map_err(|e| rules.error(e))?;
         let Seen { response, found } = rules.answered(&expects, response, Some(&glance))?;
         for found in found {
@@ -335,6 +352,16 @@ fn action(effect: &Effect) -> Action {
         Effect::CreatesChild(_) => Action::HttpCreateChild,
         Effect::Acts => Action::HttpAct,
         Effect::Shared => Action::HttpShared,
+    }
+}
+
+/// A stream, or an answer that is none, apart from no answer at all.
+async fn answered<T>(
+    asked: impl Future<Output = Result<T, NoStream>>,
+) -> Result<Result<T, NoStream>, Error> {
+    match asked.await {
+        Err(NoStream::Failed(error)) => Err(error),
+        answer => Ok(answer),
     }
 }
 

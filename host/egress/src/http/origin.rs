@@ -83,12 +83,20 @@ impl Parsed {
     /// # Errors
     /// `invalid-config`, naming what a URL must not have.
     pub fn of(text: &str) -> Result<Parsed, Error> {
-        let refuse = |what: &str| {
-            Err(Error::new(
+        Parsed::read(text).map_err(|what| {
+            Error::new(
                 Code::InvalidConfig,
                 format!("the URL {:?} {what}", shown(text)),
-            ))
-        };
+            )
+        })
+    }
+
+    /// The same, for what a person did not write as a URL.
+    ///
+    /// # Errors
+    /// What it must not have, as the end of a sentence.
+    pub(crate) fn read(text: &str) -> Result<Parsed, String> {
+        let refuse = |what: &str| Err(what.to_owned());
         if text.len() > LONGEST {
             return refuse("is longer than 8 KiB");
         }
@@ -254,7 +262,8 @@ fn check_authority(authority: &str) -> Result<(), String> {
     }
     if authority.contains('@') {
         return Err(
-            "has user-info before the host; credentials go into their declared site".to_owned(),
+            "has user-info before the host; leave it out, a credential is never part of an address"
+                .to_owned(),
         );
     }
     if authority.contains('%') {

@@ -2,6 +2,7 @@
 //! answered as an engine answers.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use http_body_util::BodyExt;
@@ -19,7 +20,7 @@ use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::server::{Reply, reply, settings, speak};
+use crate::server::{LONG, Reply, reply, settings, speak};
 
 /// The container that the engine makes, and that is the lease's.
 pub const OWN: &str = "0a1b2c3d4e5f0a1b2c3d4e5f0a1b2c3d4e5f0a1b2c3d4e5f0a1b2c3d4e5f0a1b";
@@ -89,6 +90,8 @@ pub struct Dock {
     pub facts: HttpFacts,
     pub reach: Reach,
     pub roots: HostRoots,
+    /// How long a connection may take.
+    pub connect: Duration,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -172,6 +175,7 @@ impl Dock {
         Dock {
             _dir: dir,
             roots: HostRoots::of(&[&path]).unwrap(),
+            connect: LONG,
             path,
             heard,
             accepted,
@@ -246,6 +250,7 @@ impl Dock {
             http: Some(HttpScope {
                 transport: Transport::new(HttpSettings {
                     host_roots: self.roots.clone(),
+                    connect: self.connect,
                     ..settings()
                 }),
                 facts: Arc::new(self.facts.clone()),
