@@ -13,6 +13,7 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use leasehold_authority::{Actor, Authority, Options, Rekeyed};
 use tokio_util::sync::CancellationToken;
 
+use crate::access::features::Features;
 use crate::access::operations::NoRule;
 use crate::access::operator::{OperatorToken, TokenFileError};
 use crate::app::App;
@@ -140,6 +141,10 @@ async fn serve_until(
         doors.address,
         operator,
         operations,
+        Features {
+            environments: settings.environments.enabled,
+            managed_only: settings.environments.managed_only,
+        },
         closing.clone(),
     );
     match doors.address {
@@ -164,6 +169,7 @@ async fn serve_until(
         component_bytes: settings.limits.component,
         plugins: settings.plugins.clone(),
         host_roots: settings.host_roots.clone(),
+        environments: settings.environments.clone(),
     };
     let opened = tokio::select! {
         biased;

@@ -16,6 +16,7 @@ mod leased;
 mod lifecycle;
 mod live;
 mod policy;
+mod rows;
 mod secrets;
 mod server;
 mod standing;
