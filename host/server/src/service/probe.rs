@@ -176,7 +176,14 @@ impl Service {
                 let mut kind = Kind::new(Purpose::Probe, Reach::Read, PROBE);
                 kind.fresh = true;
                 kind.told_as = watched.map(|work| work.name().to_owned());
-                match self.call(context, None, kind).await {
+                let call = async {
+                    // As a command of a lease would have them.
+                    let (variables, mut payloads) = context.variables(&[])?;
+                    payloads.give_scripts(variables);
+                    kind.payloads = payloads;
+                    self.call(context, None, kind).await
+                };
+                match call.await {
                     Ok(call) => context.plugin.probe(&call.setup, &call.config).await,
                     Err(error) => Err(Failure::Host(error.to_string())),
                 }

@@ -1,33 +1,32 @@
-//! Environments that no company has alone, over the API: shared ones, the server's own machine, the managed one, the
-//! defaults and the switches; and what leaves the server with a company.
+//! Environments that no company has alone, over the API: shared ones, the server's own machine, defaults; what a probe of
+//! one is, and what leaves the server with a company. The managed one and the switches are in `switched`.
 //!
 //! Of the bugs and gaps that are known of the system that this one re-creates, those that concern rows, and what holds each:
 //! - 3 and 26, work that lands on the server's own host: `the_servers_own_machine_is_looked_at_and_never_leased`;
 //! - 11, a test without a company leaves secrets unresolved: `a_saved_probe_names_its_company_…`, `a_secret_of_one_company_…`;
 //! - 14, a deleted environment takes a shared secret along: `deleting_an_environment_deletes_no_secret` of the authority;
 //! - 21, a provider that is missing or in error leaves a managed environment active, or missing until a restart:
-//!   `the_managed_environment_comes_and_goes_with_its_provider_at_once`; and is asked for ever:
+//!   `switched::the_managed_environment_comes_and_goes_with_its_provider_at_once`; and is asked for ever:
 //!   `a_provider_that_is_not_there_becomes_no_target_…` of the plugins;
-//! - a feature flag that the API does not enforce: `a_server_without_environments_…`, `where_only_the_managed_…`;
+//! - a feature flag that the API does not enforce: `a_server_without_environments_…` and
+//!   `where_only_the_managed_…` of `switched`;
 //! - a list that does not warn of a disabled plugin: `a_provider_that_is_not_there_…` of the plugins;
 //! - a host key that has to be pasted by hand: `a_host_key_is_trusted_once_somebody_has_seen_its_fingerprint_…`.
-
-use std::io::Write as _;
 
 use serde_json::{Value, json};
 
 use crate::leased::{Leased, component};
-use crate::server::{Answer, Home, Server, wait_for};
+use crate::server::{Answer, Server, wait_for};
 
 /// A server with the null provider and two companies; none where it was not built.
-fn two(args: &[&str]) -> Option<(Server, String, String)> {
+pub fn two(args: &[&str]) -> Option<(Server, String, String)> {
     let server = Server::start_with(args);
     install(&server, "null")?;
     let (one, other) = (server.company("one"), server.company("other"));
     Some((server, one, other))
 }
 
-fn install(server: &Server, name: &str) -> Option<()> {
+pub fn install(server: &Server, name: &str) -> Option<()> {
     let Some(file) = component(name) else {
         leasehold_parts::skipped("`cargo xtask components`");
         return None;
@@ -43,14 +42,14 @@ fn run(server: &Server, args: &[&str]) -> std::process::Output {
 }
 
 /// The same where it has to work: what it printed.
-fn told(server: &Server, args: &[&str]) -> String {
+pub fn told(server: &Server, args: &[&str]) -> String {
     let out = run(server, args);
     let error = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{args:?}: {error}");
     String::from_utf8(out.stdout).unwrap()
 }
 
-fn ask(server: &Server, token: &str, method: &str, path: &str, body: &str) -> Answer {
+pub fn ask(server: &Server, token: &str, method: &str, path: &str, body: &str) -> Answer {
     let authorization = format!("Bearer {token}");
     let mut headers = vec![("authorization", authorization.as_str())];
     if !body.is_empty() {
@@ -59,11 +58,11 @@ fn ask(server: &Server, token: &str, method: &str, path: &str, body: &str) -> An
     server.tcp(method, path, &headers, body)
 }
 
-fn environments(company: &str) -> String {
+pub fn environments(company: &str) -> String {
     format!("/api/companies/{company}/environments")
 }
 
-fn null_draft(name: &str) -> Value {
+pub fn null_draft(name: &str) -> Value {
     json!({ "name": name, "driver": "sandbox", "provider": "null" })
 }
 
@@ -72,7 +71,7 @@ fn shared(server: &Server, company: &str, mut draft: Value) -> Answer {
     server.operator("POST", &environments(company), &draft.to_string())
 }
 
-fn id(answer: &Answer) -> String {
+pub fn id(answer: &Answer) -> String {
     assert!(matches!(answer.status, 200 | 201), "{}", answer.body);
     answer.json()["id"].as_str().unwrap().to_owned()
 }
@@ -335,204 +334,6 @@ fn the_servers_own_machine_is_looked_at_and_never_leased() {
     );
 }
 
-/// The settings file that wants a managed sandbox, with further lines before it.
-fn settings(home: &Home, before: &str) {
-    let folder = home.path().join("config/leasehold");
-    std::fs::create_dir_all(&folder).unwrap();
-    let text = format!("{before}\n[managed-sandbox]\nprovider = \"null\"\nname = \"house\"\n");
-    std::fs::write(folder.join("leasehold.toml"), text).unwrap();
-}
-
-/// A server that keeps a managed sandbox of the null provider, once that is installed.
-fn managing(before: &str) -> Option<(Server, String)> {
-    let mut server = Server::start();
-    server.end_by("TERM");
-    settings(&server.home, before);
-    server.again();
-    let one = server.company("one");
-    Some((server, one))
-}
-
-#[test]
-fn the_managed_environment_comes_and_goes_with_its_provider_at_once() {
-    let Some((mut server, one)) = managing("") else {
-        return;
-    };
-    let find = |server: &Server| {
-        let all = server.operator("GET", &environments(&one), "").json();
-        let mut all = all.as_array().unwrap().clone();
-        all.retain(|e| e["managed"] == true);
-        assert!(all.len() <= 1, "{all:?}");
-        all.pop().unwrap_or_default()
-    };
-    assert_eq!(find(&server), Value::Null, "its provider is not there");
-    if install(&server, "null").is_none() {
-        return;
-    }
-    let made = find(&server);
-    assert_eq!(
-        (&made["name"], &made["status"], &made["companyId"]),
-        (&json!("house"), &json!("active"), &Value::Null)
-    );
-    let id = made["id"].as_str().unwrap();
-    let path = format!("/api/environments/{id}");
-    for patch in [
-        r#"{"name":"mine"}"#,
-        r#"{"config":{"x":1}}"#,
-        r#"{"status":"archived"}"#,
-        r#"{"metadata":{"mine":1}}"#,
-    ] {
-        let refused = server.operator("PATCH", &path, patch);
-        assert!(
-            (refused.status, &*refused.code()) == (403, "environment_platform_managed")
-                || patch.contains("config") && refused.status == 422,
-            "{patch}: {}",
-            refused.body
-        );
-    }
-    let deleted = server.operator("DELETE", &path, "");
-    assert_eq!(
-        (deleted.status, &*deleted.code()),
-        (403, "environment_platform_managed")
-    );
-    let saved = server.operator("PATCH", &path, r#"{"envVars":{"MINE":"1"}}"#);
-    assert_eq!(saved.status, 200, "{}", saved.body);
-
-    let status = |server: &Server| find(server)["status"].clone();
-    let leases = format!("{path}/leases");
-    for (gone, back) in [
-        ("/api/plugins/null/disable", "/api/plugins/null/enable"),
-        ("/api/plugins/null/disable", "restart"),
-    ] {
-        assert_eq!(server.operator("POST", gone, "").status, 200);
-        assert_eq!(status(&server), "archived", "{gone}");
-        let leased = server.operator("POST", &leases, "");
-        assert_eq!(
-            (leased.status, &*leased.code()),
-            (409, "environment_inactive")
-        );
-        if back == "restart" {
-            server.end_by("TERM");
-            server.again();
-            assert_eq!(
-                status(&server),
-                "archived",
-                "a start does not bring it back alone"
-            );
-            server.operator("POST", "/api/plugins/null/enable", "");
-        } else {
-            assert_eq!(server.operator("POST", back, "").status, 200);
-        }
-        let now = find(&server);
-        assert_eq!((&now["status"], &now["id"]), (&json!("active"), &json!(id)));
-        assert_eq!(now["envVars"], json!({ "MINE": "1" }));
-    }
-    let leased = server.operator("POST", &leases, "");
-    assert_eq!(leased.json()["status"], "active", "{}", leased.body);
-    let shown = server.operator("GET", "/api/instance/settings", "").json();
-    assert_eq!(shown["managedEnvironmentId"], id, "{shown}");
-}
-
-#[test]
-fn where_only_the_managed_environment_is_switched_on_no_other_is_there() {
-    let Some((server, one, _)) = two(&[]) else {
-        return;
-    };
-    let mut server = server;
-    let own = server.operator("POST", &environments(&one), &null_draft("own").to_string());
-    let own = id(&own);
-    let leases = format!("/api/environments/{own}/leases");
-    let lease = server.operator("POST", &leases, "");
-    let lease = id(&lease);
-    server.end_by("TERM");
-    settings(&server.home, "enable-managed-sandbox-only = true");
-    server.again();
-    let list = server.operator("GET", &environments(&one), "").json();
-    assert_eq!(
-        (list.as_array().unwrap().len(), &list[0]["name"]),
-        (1, &json!("house")),
-        "{list}"
-    );
-    let path = format!("/api/environments/{own}");
-    for (method, path) in [
-        ("GET", path.clone()),
-        ("DELETE", path.clone()),
-        ("POST", leases.clone()),
-        ("POST", format!("{path}/probe")),
-        ("GET", format!("{path}/secret-refs")),
-    ] {
-        let hidden = server.operator(method, &path, "");
-        assert_eq!(
-            (hidden.status, &*hidden.code()),
-            (404, "not_found"),
-            "{method} {path}"
-        );
-    }
-    let made = server.operator("POST", &environments(&one), &null_draft("more").to_string());
-    assert_eq!(
-        (made.status, &*made.code()),
-        (403, "environments_managed_only")
-    );
-    let house = list[0]["id"].as_str().unwrap();
-    let body = json!({ "companyId": one }).to_string();
-    let leased = server.operator("POST", &format!("/api/environments/{house}/leases"), &body);
-    assert_eq!(leased.status, 201, "{}", leased.body);
-    // What was leased before goes on, and is released.
-    let released = format!("/api/environment-leases/{lease}/release");
-    let released = server.operator("POST", &released, "");
-    assert_eq!(released.json()["status"], "released", "{}", released.body);
-    let shown: Value = serde_json::from_str(&told(&server, &["instance"])).unwrap();
-    assert_eq!(shown["enableManagedSandboxOnly"], true, "{shown}");
-}
-
-#[test]
-fn a_server_without_environments_answers_nothing_about_them_and_releases_what_was_leased() {
-    let Some((server, one, _)) = two(&[]) else {
-        return;
-    };
-    let mut server = server;
-    let own = server.operator("POST", &environments(&one), &null_draft("own").to_string());
-    let own = id(&own);
-    let lease = server.operator("POST", &format!("/api/environments/{own}/leases"), "");
-    let lease = id(&lease);
-    server.end_by("TERM");
-    let folder = server.home.path().join("config/leasehold");
-    std::fs::create_dir_all(&folder).unwrap();
-    let mut file = std::fs::File::create(folder.join("leasehold.toml")).unwrap();
-    writeln!(file, "enable-environments = false").unwrap();
-    server.again();
-    let document = server.tcp("GET", "/api/openapi.json", &[], "").json();
-    let mut asked = 0;
-    for (path, item) in document["paths"].as_object().unwrap() {
-        if !path.split('/').any(|part| part == "environments") && path != "/api/ssh/host-key" {
-            continue;
-        }
-        for method in item.as_object().unwrap().keys() {
-            let path = path
-                .replace("{companyId}", &one)
-                .replace("{environmentId}", &own);
-            let refused = server.operator(&method.to_uppercase(), &path, "");
-            assert_eq!(
-                (refused.status, &*refused.code()),
-                (403, "environments_disabled"),
-                "{method} {path}: {}",
-                refused.body
-            );
-            asked += 1;
-        }
-    }
-    assert!(asked > 10, "{asked}");
-    let settings = server.operator("GET", "/api/instance/settings", "").json();
-    assert_eq!(settings["enableEnvironments"], false, "{settings}");
-    let released = format!("/api/environment-leases/{lease}/release");
-    let released = server.operator("POST", &released, "");
-    assert_eq!(released.json()["status"], "released", "{}", released.body);
-    // A role that may not learns that first.
-    let (_, agent) = server.token_of("agent", Some(&one));
-    let refused = ask(&server, &agent, "GET", &environments(&one), "");
-    assert_eq!((refused.status, &*refused.code()), (403, "forbidden"));
-}
-
 #[test]
 fn a_default_is_set_by_whoever_manages_and_stands_in_the_way_of_its_deletion() {
     let Some((server, one, other)) = two(&[]) else {
@@ -619,11 +420,38 @@ fn variables_are_what_a_probe_uses_as_a_command_does() {
         format!("one\n{key}\n"),
         "{ran}"
     );
+    // Where a command would find no program, the probe finds none either, with a value or with a secret.
+    let environment = format!("/api/environments/{}", leased.environment);
+    let with_path = |path: Value| {
+        let patch = json!({ "envVars": { "PATH": path } }).to_string();
+        let saved = server.operator("PATCH", &environment, &patch);
+        assert_eq!(saved.status, 200, "{}", saved.body);
+        let report = server.operator("POST", &format!("{environment}/probe"), "");
+        report.json()
+    };
+    let secret = |name: &str, value: &str| {
+        let body = json!({ "name": name, "value": value }).to_string();
+        let secret = id(&server.operator("POST", "/api/secrets", &body));
+        json!({ "type": "secret_ref", "secretId": secret, "version": "latest" })
+    };
+    let nowhere = "/nowhere/canary-of-a-path";
+    for lost in [json!(nowhere), secret("nowhere", nowhere)] {
+        let report = with_path(lost);
+        assert_eq!(report["ok"], false, "{report}");
+        assert!(
+            report["summary"].as_str().unwrap().contains("lacks"),
+            "{report}"
+        );
+        assert!(!report.to_string().contains("canary"), "{report}");
+    }
+    let found = std::env::var("PATH").unwrap();
+    let report = with_path(secret("found", &found));
+    assert_eq!(report["ok"], true, "{report}");
+    with_path(Value::Null);
     // A variable that a command could not have stops the probe too, and says which.
     let secret = server.operator("POST", "/api/secrets", r#"{"name":"spare","value":"one"}"#);
     let secret = id(&secret);
     let of = json!({ "envVars": { "SPARE": { "type": "secret_ref", "secretId": secret, "version": "latest" } } });
-    let environment = format!("/api/environments/{}", leased.environment);
     let saved = server.operator("PATCH", &environment, &of.to_string());
     assert_eq!(saved.status, 200, "{}", saved.body);
     let probe = format!("{environment}/probe");
@@ -687,5 +515,93 @@ fn a_host_key_is_trusted_once_somebody_has_seen_its_fingerprint_and_not_before()
     told(server, &["env", "trust", "box", "--fingerprint", print]);
     assert_eq!(trusted(), json!([stranger, print]));
     let report = probe();
+    assert_eq!(report["ok"], true, "{report}");
+}
+
+/// Types a command of ours at a terminal, and an answer; its exit code.
+fn at_terminal(server: &Server, args: &[&str], answer: &str) -> Option<i32> {
+    let ours = server.home.leasehold();
+    let mut words = vec![ours.get_program().to_str().unwrap().to_owned()];
+    words.extend(args.iter().map(|arg| format!("'{arg}'")));
+    let mut typed = std::process::Command::new("script")
+        .args(["-qec", &words.join(" "), "/dev/null"])
+        .env_clear()
+        .envs(
+            ours.get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut keys = typed.stdin.take().unwrap();
+    std::io::Write::write_all(&mut keys, answer.as_bytes()).unwrap();
+    let out = typed.wait_with_output().unwrap();
+    out.status.code()
+}
+
+#[test]
+fn somebody_at_a_terminal_is_shown_a_new_machines_key_and_asked_before_it_is_trusted() {
+    let Some(leased) = Leased::new() else {
+        return;
+    };
+    if std::process::Command::new("script")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        leasehold_parts::skipped("script");
+        return;
+    }
+    let server = &leased.server;
+    let path = format!("/api/environments/{}", leased.environment);
+    let config = server.operator("GET", &path, "").json()["config"].clone();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let (user, place) = (
+        text(&config["target"]["username"]),
+        text(&config["remoteWorkspacePath"]),
+    );
+    let host = format!("127.0.0.1:{}", leased.sshd.port());
+    let (host, port) = host.split_once(':').unwrap();
+    let create = [
+        "env",
+        "create",
+        "--name",
+        "second",
+        "--host",
+        host,
+        "--port",
+        port,
+        "--user",
+        &user,
+        "--key",
+        "key",
+        "--workspace",
+        &place,
+    ];
+    let second = || {
+        let all = server
+            .operator("GET", &environments(&leased.company), "")
+            .json();
+        let found = all
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|e| e["name"] == "second");
+        found.cloned()
+    };
+    assert_eq!(at_terminal(server, &create, "n\n"), Some(2));
+    assert_eq!(second(), None, "nothing is saved that trusts nothing");
+    assert_eq!(at_terminal(server, &create, "y\n"), Some(0));
+    let second = second().unwrap();
+    let trusted = &second["config"]["target"]["hostKeys"]["fingerprints"];
+    let prints = leased.sshd.fingerprints();
+    assert_eq!(trusted.as_array().unwrap().len(), 1, "{second}");
+    assert!(
+        prints.iter().any(|print| trusted[0] == print.as_str()),
+        "{second}"
+    );
+    let probe = format!("/api/environments/{}/probe", second["id"].as_str().unwrap());
+    let report = server.operator("POST", &probe, "").json();
     assert_eq!(report["ok"], true, "{report}");
 }
