@@ -255,15 +255,17 @@ pub(super) async fn follow_latest(
 }
 
 /// Fails where a secret that an environment uses is another company's than the one that it is used for: an environment
-/// that all companies share may use a company's secret, for that company alone. Nothing is opened.
+/// that all companies share may use a company's secret, for that company alone. Nothing is opened. A company's own
+/// environment was saved with no secret of another one, and an edit of either row is noticed where they are believed.
 pub(super) async fn serve<'e>(
     db: impl sqlx::Executor<'e, Database = Db>,
     environment: &str,
     company: &str,
 ) -> Result<()> {
     let foreign: Option<String> = sqlx::query_scalar(
-        "SELECT b.pointer FROM secret_bindings b JOIN secrets s ON s.id = b.secret_id
-         WHERE b.environment_id = $1 AND s.company_id <> $2 ORDER BY b.pointer LIMIT 1",
+        "SELECT b.pointer FROM secret_bindings b
+         JOIN environments e ON e.id = b.environment_id JOIN secrets s ON s.id = b.secret_id
+         WHERE b.environment_id = $1 AND e.company_id IS NULL AND s.company_id <> $2 ORDER BY b.pointer LIMIT 1",
     )
     .bind(environment)
     .bind(company)

@@ -135,7 +135,7 @@ impl Secrets {
                     "the environment is shared by all companies: say for which of them",
                 )
             })?;
-        if scope.as_ref().is_some_and(|own| *own != company) {
+        if owner.is_none() && scope.as_ref().is_some_and(|own| *own != company) {
             return Err(binding::foreign_secret(&pin.pointer, &company));
         }
         let place = Place {

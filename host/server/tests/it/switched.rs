@@ -6,38 +6,40 @@ use std::io::Write as _;
 use serde_json::{Value, json};
 
 use crate::rows::{ask, environments, id, install, null_draft, told, two};
-use crate::server::{Home, Server};
+use crate::server::{Home, Server, wait_for};
 
-/// The settings file that wants a managed sandbox, with further lines before it.
-fn settings(home: &Home, before: &str) {
+/// The settings file that wants a managed sandbox of this provider, with further lines before it.
+fn settings(home: &Home, before: &str, provider: &str) {
     let folder = home.path().join("config/leasehold");
     std::fs::create_dir_all(&folder).unwrap();
-    let text = format!("{before}\n[managed-sandbox]\nprovider = \"null\"\nname = \"house\"\n");
+    let text =
+        format!("{before}\n[managed-sandbox]\nprovider = \"{provider}\"\nname = \"house\"\n");
     std::fs::write(folder.join("leasehold.toml"), text).unwrap();
 }
 
-/// A server that keeps a managed sandbox of the null provider, once that is installed.
-fn managing(before: &str) -> Option<(Server, String)> {
+/// A server that keeps a managed sandbox of this provider, once that is installed; and a company.
+fn managing(before: &str, provider: &str) -> (Server, String) {
     let mut server = Server::start();
     server.end_by("TERM");
-    settings(&server.home, before);
+    settings(&server.home, before, provider);
     server.again();
     let one = server.company("one");
-    Some((server, one))
+    (server, one)
+}
+
+/// The managed environment as a list has it; null where there is none.
+fn managed(server: &Server, company: &str) -> Value {
+    let all = server.operator("GET", &environments(company), "").json();
+    let mut all = all.as_array().unwrap().clone();
+    all.retain(|e| e["managed"] == true);
+    assert!(all.len() <= 1, "{all:?}");
+    all.pop().unwrap_or_default()
 }
 
 #[test]
 fn the_managed_environment_comes_and_goes_with_its_provider_at_once() {
-    let Some((mut server, one)) = managing("") else {
-        return;
-    };
-    let find = |server: &Server| {
-        let all = server.operator("GET", &environments(&one), "").json();
-        let mut all = all.as_array().unwrap().clone();
-        all.retain(|e| e["managed"] == true);
-        assert!(all.len() <= 1, "{all:?}");
-        all.pop().unwrap_or_default()
-    };
+    let (mut server, one) = managing("", "null");
+    let find = |server: &Server| managed(server, &one);
     assert_eq!(find(&server), Value::Null, "its provider is not there");
     if install(&server, "null").is_none() {
         return;
@@ -118,7 +120,7 @@ fn where_only_the_managed_environment_is_switched_on_no_other_is_there() {
     let lease = server.operator("POST", &leases, "");
     let lease = id(&lease);
     server.end_by("TERM");
-    settings(&server.home, "enable-managed-sandbox-only = true");
+    settings(&server.home, "enable-managed-sandbox-only = true", "null");
     server.again();
     let list = server.operator("GET", &environments(&one), "").json();
     assert_eq!(
@@ -204,4 +206,59 @@ fn a_server_without_environments_answers_nothing_about_them_and_releases_what_wa
     let (_, agent) = server.token_of("agent", Some(&one));
     let refused = ask(&server, &agent, "GET", &environments(&one), "");
     assert_eq!((refused.status, &*refused.code()), (403, "forbidden"));
+}
+
+#[test]
+fn the_managed_environment_goes_with_a_provider_that_breaks_and_is_back_for_its_trial_and_on_a_persons_word()
+ {
+    let key = "hostile-trap-everywhere";
+    let breaker = "[plugins]\nbreaker-failures = 3\nbreaker-backoff-seconds = 1\nbreaker-longest-backoff-seconds = 3600";
+    let config = "[managed-sandbox.config]\nat = \"acquire\"";
+    let (server, one) = managing(&format!("{breaker}\n{config}"), key);
+    if install(&server, key).is_none() {
+        return;
+    }
+    let house = managed(&server, &one);
+    assert_eq!(house["status"], "active", "{house}");
+    let house = house["id"].as_str().unwrap();
+    let leases = format!("/api/environments/{house}/leases");
+    let activity = format!("/api/activity?limit=500&subject={house}");
+    // How often it was archived because its provider failed.
+    let archived = || {
+        let all = server.operator("GET", &activity, "").json();
+        let all = all["items"].as_array().unwrap().clone();
+        let why = |one: &Value| one["details"]["why"].as_str().map(str::to_owned);
+        let broken = |why: String| why.contains("failed again and again");
+        all.iter()
+            .filter_map(why)
+            .filter(|why| broken(why.clone()))
+            .count()
+    };
+    let active = || managed(&server, &one)["status"] == "active";
+    let mut seen = 0;
+    // The second time it stays away twice as long, and so on: until somebody can be quicker than that.
+    for _ in 0..4 {
+        wait_for("the breaker", || {
+            let refused = server.operator("POST", &leases, "");
+            (archived() > seen).then_some(()).or_else(|| {
+                let code = refused.code();
+                let known = [
+                    "component_trapped",
+                    "plugin_tripped",
+                    "environment_inactive",
+                ];
+                assert!(known.contains(&&*code), "{}", refused.body);
+                None
+            })
+        });
+        seen = archived();
+        if seen < 4 {
+            wait_for("its return for a trial", || active().then_some(()));
+        }
+    }
+    let refused = server.operator("POST", &leases, "");
+    assert_eq!(refused.code(), "environment_inactive", "{}", refused.body);
+    assert!(!active());
+    told(&server, &["plugin", "reset", key]);
+    assert!(active(), "a person's word is enough, at once");
 }
