@@ -1,6 +1,6 @@
 //! Reading leases.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use leasehold_contract::Label;
 use serde::Serialize;
@@ -109,6 +109,17 @@ impl Leases {
             .filter(|_| more)
             .map(|l| format!("{}.{}", l.created_at, l.id));
         Ok(LeasePage { items, next })
+    }
+
+    /// The environments that a lease which has not ended has for itself, in all companies.
+    pub async fn alone_in_use(&self) -> Result<HashSet<String>> {
+        let held: Vec<String> = sqlx::query_scalar(
+            "SELECT environment_id FROM leases
+             WHERE exclusive_key IS NOT NULL AND status NOT IN ('released', 'failed', 'abandoned')",
+        )
+        .fetch_all(self.store.read())
+        .await?;
+        Ok(held.into_iter().collect())
     }
 
     /// How many leases stand where; every status is there.

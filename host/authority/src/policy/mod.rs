@@ -22,6 +22,8 @@ pub enum View {
     /// Without what tells of a target: of an environment its configuration, variables and metadata; of a lease what the
     /// target calls it, where it is, and what went wrong there.
     Blanked,
+    /// What an agent chooses by: ids, keys and booleans. No name, no words about a target, and nothing that could be one.
+    Safe,
 }
 
 /// Which rows a cell of the table speaks of.

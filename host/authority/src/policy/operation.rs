@@ -18,6 +18,8 @@ const ANY: Option<Cell> = cell(Span::Caller, View::Whole);
 const SEE: Option<Cell> = cell(Span::Company, View::Whole);
 /// The same without what tells of targets.
 const READ: Option<Cell> = cell(Span::Company, View::Blanked);
+/// The same, and of those what an agent chooses by alone.
+const SAFE: Option<Cell> = cell(Span::Company, View::Safe);
 /// Rows of the caller's company that are its run's; of all runs where it is bound to none.
 const USE: Option<Cell> = cell(Span::Run, View::Whole);
 
@@ -113,13 +115,14 @@ operations! {
     DeleteEnvironment       "deleteEnvironment"             NO    NO;
     GetDeleteBlastRadius    "getDeleteBlastRadius"          NO    NO;
     ListSecretRefs          "listSecretRefs"                NO    NO;
-    GetCapabilities         "getCapabilities"               SEE   NO;
+    GetCapabilities         "getCapabilities"               SEE   SAFE;
     ResolveEnvironment      "resolveEnvironment"            SEE   SEE;
     ProbeEnvironment        "probeEnvironment"              NO    NO;
     ProbeDraft              "probeDraft"                    NO    NO;
     FetchHostKey            "fetchHostKey"                  NO    NO;
     GetDefaultEnvironment   "getDefaultEnvironment"         SEE   NO;
     SetDefaultEnvironment   "setDefaultEnvironment"         NO    NO;
+    SelectEnvironment       "selectEnvironment"             SEE   SAFE;
 
     AcquireLease            "acquireLease"                  NO    USE;
     ListLeases              "listLeases"                    READ  USE;

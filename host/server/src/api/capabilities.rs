@@ -1,6 +1,9 @@
 //! What can be leased here, and what narrowed it.
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
+use leasehold_authority::View;
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -11,7 +14,10 @@ use super::body::Id;
 use super::errors::ApiError;
 use crate::access::Caller;
 use crate::app::App;
-use crate::service::{Capabilities, Narrowing, ProviderCapabilities, Withheld};
+use crate::service::{
+    Capabilities, Capability, Effective, EnvironmentCapabilities, Narrowing, ProviderCapabilities,
+    Set, Withheld,
+};
 
 /// What can be leased here.
 #[derive(Debug, Serialize, ToSchema)]
@@ -22,6 +28,23 @@ pub struct CapabilitiesView {
     providers: Vec<ProviderView>,
     /// Every provider that is installed and takes no new leases.
     withheld: Vec<WithheldView>,
+    /// The company's environments. Agents are told of these alone, and of those that they may be assigned.
+    environments: Vec<EnvironmentView>,
+}
+
+/// What one environment can do.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = EnvironmentCapabilities)]
+pub struct EnvironmentView {
+    /// `env_…`
+    environment_id: String,
+    /// Not told to agents.
+    name: Option<String>,
+    /// Each capability by its name, and whether it is there.
+    capabilities: BTreeMap<&'static str, bool>,
+    /// What is not there, and what took it. Not told to agents.
+    missing: Option<Vec<NarrowingView>>,
 }
 
 /// A provider that is installed and not offered.
@@ -59,6 +82,10 @@ pub struct ProviderView {
     features: Vec<String>,
     /// What was narrowed, and by what.
     narrowed: Vec<NarrowingView>,
+    /// Each capability by its name, and whether it is there now.
+    capabilities: BTreeMap<&'static str, bool>,
+    /// What is not there, declared or not, and the first term that took it.
+    missing: Vec<NarrowingView>,
     /// JSON Schema of an environment's configuration.
     #[schema(value_type = Object)]
     config_schema: Value,
@@ -75,13 +102,59 @@ pub struct NarrowingView {
     reason: String,
 }
 
-impl From<Capabilities> for CapabilitiesView {
-    fn from(all: Capabilities) -> CapabilitiesView {
-        CapabilitiesView {
-            providers: all.providers.into_iter().map(Into::into).collect(),
-            withheld: all.withheld.into_iter().map(Into::into).collect(),
+impl CapabilitiesView {
+    fn seen(all: Capabilities, view: View) -> CapabilitiesView {
+        let environments = all.environments.into_iter();
+        match view {
+            View::Safe => CapabilitiesView {
+                providers: Vec::new(),
+                withheld: Vec::new(),
+                environments: environments
+                    .filter(|environment| environment.assignable)
+                    .map(|environment| EnvironmentView {
+                        capabilities: booleans(environment.effective.has()),
+                        environment_id: environment.id,
+                        name: None,
+                        missing: None,
+                    })
+                    .collect(),
+            },
+            View::Whole | View::Blanked => CapabilitiesView {
+                providers: all.providers.into_iter().map(Into::into).collect(),
+                withheld: all.withheld.into_iter().map(Into::into).collect(),
+                environments: environments.map(EnvironmentView::whole).collect(),
+            },
         }
     }
+}
+
+impl EnvironmentView {
+    fn whole(one: EnvironmentCapabilities) -> EnvironmentView {
+        EnvironmentView {
+            capabilities: booleans(one.effective.has()),
+            missing: Some(missing(&one.effective)),
+            environment_id: one.id,
+            name: Some(one.name),
+        }
+    }
+}
+
+/// Each word, and whether it is in the set.
+fn booleans(set: Set) -> BTreeMap<&'static str, bool> {
+    let all = Capability::ALL.iter();
+    all.map(|one| (one.as_str(), set.has(*one))).collect()
+}
+
+/// What is not there, and what took it.
+fn missing(effective: &Effective) -> Vec<NarrowingView> {
+    let missing = effective
+        .missing()
+        .map(|(capability, taken)| NarrowingView {
+            capability: capability.as_str().to_owned(),
+            by: taken.by.as_str().to_owned(),
+            reason: taken.reason.to_string(),
+        });
+    missing.collect()
 }
 
 impl From<Withheld> for WithheldView {
@@ -106,6 +179,8 @@ impl From<ProviderCapabilities> for ProviderView {
             interfaces: one.interfaces,
             features: one.features,
             narrowed: one.narrowed.into_iter().map(Into::into).collect(),
+            capabilities: booleans(one.effective.has()),
+            missing: missing(&one.effective),
             config_schema: one.config_schema,
         }
     }
@@ -135,7 +210,7 @@ async fn get(
     caller: Caller,
     Id(company): Id,
 ) -> Result<axum::Json<CapabilitiesView>, ApiError> {
-    caller.sees_company(&company)?;
-    let all = app.service()?.capabilities(&caller, &company).await?;
-    Ok(axum::Json(all.into()))
+    let view = caller.sees_company(&company)?;
+    let all = app.service()?.capabilities(&company).await?;
+    Ok(axum::Json(CapabilitiesView::seen(all, view)))
 }

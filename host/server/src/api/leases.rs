@@ -82,7 +82,7 @@ impl LeaseView {
         };
         match view {
             View::Whole => whole,
-            View::Blanked => LeaseView {
+            View::Blanked | View::Safe => LeaseView {
                 status_reason: None,
                 failure_reason: None,
                 provider_lease_id: None,

@@ -23,6 +23,7 @@ pub mod probe;
 pub mod progress;
 pub mod refusal;
 pub mod secrets;
+pub mod select;
 pub mod stream;
 pub mod time;
 pub mod tokens;

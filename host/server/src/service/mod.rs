@@ -7,6 +7,7 @@
 mod administration;
 mod breaker;
 mod calls;
+mod capability;
 mod checks;
 mod configuration;
 mod context;
@@ -32,6 +33,7 @@ mod probe;
 mod progress;
 mod proving;
 mod secrets;
+mod selection;
 mod sources;
 mod teardown;
 mod turns;
@@ -46,16 +48,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use leasehold_authority::{Actor, Authority, Environment, Status};
+use leasehold_authority::{Authority, Environment, Status};
 use leasehold_egress::{HostRoots, HttpSettings, PoolScope, Ssh, SshSettings, Transport};
 use leasehold_runtime::{Runtime, Stats};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use capability::{Capability, Effective, Set};
 pub use error::ServiceError;
 pub use executions::{ExecOutput, RunningExecution};
 pub use leasehold_authority::{EnvironmentDraft, EnvironmentPatch};
+pub(crate) use model::EnvironmentCapabilities;
 pub use model::{
     AcquireRequest, Capabilities, ExecEvent, ExecRequest, GrantRequest, Health, HostKeyShown,
     Narrowing, OneShot, PendingOffer, PluginDetails, PluginOffer, ProbeReport,
@@ -63,6 +67,7 @@ pub use model::{
 };
 pub(crate) use offer::read_parts;
 pub use open::{OpenError, ServiceOptions, inspect};
+pub(crate) use selection::{Candidate, Excluded, Lack, Platform, Requirement, Selection};
 pub(crate) use sources::key as signing_key;
 pub use sources::{Offered, SourcesError};
 
@@ -259,14 +264,10 @@ impl Service {
     ///
     /// # Errors
     /// The authority's.
-    pub async fn capabilities(
-        &self,
-        _actor: &Actor,
-        _company: &str,
-    ) -> Result<Capabilities, ServiceError> {
+    pub async fn capabilities(&self, company: &str) -> Result<Capabilities, ServiceError> {
         self.accepting()?;
         let (catalog, host_roots) = (&self.inner.catalog, &self.inner.host_roots);
-        narrowing::capabilities(self.authority(), catalog, host_roots).await
+        narrowing::capabilities(self.authority(), catalog, host_roots, company).await
     }
 
     /// What people must know of an environment with this configuration, whose endpoints are at these pointers; each a

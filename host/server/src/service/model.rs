@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use super::breaker::Health;
+use super::capability::Effective;
 
 /// A component that was looked at and not stored: what it is and what it asks for.
 #[derive(Clone, Debug)]
@@ -174,13 +175,27 @@ pub struct OneShot {
 }
 
 /// What can be leased here.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug)]
 pub struct Capabilities {
     /// Every provider that works now.
     pub providers: Vec<ProviderCapabilities>,
     /// Every provider that is installed and takes no new leases.
     pub withheld: Vec<Withheld>,
+    /// The company's environments.
+    pub(crate) environments: Vec<EnvironmentCapabilities>,
+}
+
+/// What one environment can do.
+#[derive(Clone, Debug)]
+pub(crate) struct EnvironmentCapabilities {
+    /// `env_…`.
+    pub(crate) id: String,
+    /// Its name.
+    pub(crate) name: String,
+    /// Whether an agent may be assigned to it: somebody can ever lease it, and nobody archived it.
+    pub(crate) assignable: bool,
+    /// What is left of the contract's words, and what took the others.
+    pub(crate) effective: Effective,
 }
 
 /// A provider that is installed and not offered.
@@ -196,8 +211,7 @@ pub struct Withheld {
 }
 
 /// What one provider can do.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug)]
 pub struct ProviderCapabilities {
     /// The provider's key.
     pub key: String,
@@ -217,6 +231,8 @@ pub struct ProviderCapabilities {
     pub features: Vec<String>,
     /// What was narrowed, and by what.
     pub narrowed: Vec<Narrowing>,
+    /// What of the contract's words is left of it now, and what took the others.
+    pub(crate) effective: Effective,
     /// JSON Schema of its configuration.
     pub config_schema: Value,
 }

@@ -3,14 +3,25 @@
 //!
 //! Each of them can only take away. Asking allocates nothing and calls no component.
 
-use leasehold_authority::Authority;
-use leasehold_contract::{Ceiling, Features, Grant, Manifest, Part};
-use leasehold_egress::HostRoots;
+use std::collections::HashMap;
+use std::sync::Arc;
 
+use leasehold_authority::{
+    Authority, Environment, EnvironmentDriver, EnvironmentFilter, EnvironmentStatus, Plugin,
+};
+use leasehold_contract::{Ceiling, Driver, Grant, Manifest, Part, Role};
+use leasehold_egress::HostRoots;
+use serde_json::Value;
+
+use super::capability::{
+    Bound, Capability, Effective, FEATURES, INTERFACES, OF_COMMANDS, SERVED, Set, Term,
+};
 use super::engines;
 use super::error::ServiceError;
 use super::loaded::Loaded;
-use super::model::{Capabilities, Narrowing, ProviderCapabilities, Withheld};
+use super::model::{
+    Capabilities, EnvironmentCapabilities, Narrowing, ProviderCapabilities, Withheld,
+};
 use super::plugins::Catalog;
 
 fn narrowed(capability: &str, by: &str, reason: impl Into<String>) -> Narrowing {
@@ -65,25 +76,215 @@ pub(crate) fn of_grant(
     all
 }
 
-/// Interfaces that a component may export and that this host does not call yet.
-const UNUSED: [&str; 6] = [
-    "suspension",
-    "images",
-    "setup",
-    "tasks",
-    "ports",
-    "accounts",
-];
+/// The interfaces that a component exports.
+fn exported(loaded: &Loaded) -> Set {
+    loaded
+        .capabilities()
+        .names()
+        .into_iter()
+        .filter_map(Capability::parse)
+        .collect()
+}
 
-/// Each feature by its name in the contract, whether it is declared, and whether it means anything without commands.
-fn features_of(features: &Features) -> [(&'static str, bool, bool); 5] {
+/// The features that a provider declares.
+fn declared(manifest: &Manifest) -> Set {
+    let features = &manifest.features;
     [
-        ("stdin", features.stdin, true),
-        ("tty", features.tty, true),
-        ("separate-stderr", features.separate_stderr, true),
-        ("signal-group", features.signal_group, true),
-        ("exclusive-target", features.exclusive_target, false),
+        (features.stdin, Capability::Stdin),
+        (features.tty, Capability::Tty),
+        (features.separate_stderr, Capability::SeparateStderr),
+        (features.attach, Capability::Attach),
+        (features.signal_group, Capability::SignalGroup),
+        (features.exclusive_target, Capability::ExclusiveTarget),
+        (features.reuse, Capability::Reuse),
     ]
+    .into_iter()
+    .filter_map(|(declared, feature)| declared.then_some(feature))
+    .collect()
+}
+
+/// What cannot be without a part of a grant: the lease, where machines are reached by SSH alone or the backend cannot be
+/// asked to make anything; commands, where they run over streams. Of other parts the contract does not say what needs
+/// them.
+fn needs(manifest: &Manifest, part: Part) -> Set {
+    let creates = || {
+        let mut roles = manifest.operations.iter().map(|operation| &operation.role);
+        roles.any(|role| matches!(role, Role::Create(_)))
+    };
+    match part {
+        Part::Ssh if manifest.driver == Driver::Ssh => Set::EMPTY.with(Capability::Lifecycle),
+        Part::Operations if creates() => Set::EMPTY.with(Capability::Lifecycle),
+        Part::Streams => Set::EMPTY.with(Capability::Execution),
+        _ => Set::EMPTY,
+    }
+}
+
+/// What a provider comes to, before and after what takes all of it: what its environment's own row says is told first.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    driver: Option<Driver>,
+    before: Effective,
+    /// What takes everything, where something does.
+    last: Option<Bound>,
+    whole: Effective,
+}
+
+impl Standing {
+    /// One of which nothing can be leased.
+    fn nothing(by: Term, reason: impl Into<Arc<str>>) -> Standing {
+        let last = Bound::nothing(by, reason);
+        Standing {
+            driver: None,
+            before: Effective::of([]),
+            whole: Effective::of([&last]),
+            last: Some(last),
+        }
+    }
+
+    fn of(loaded: &Loaded, ceiling: &Ceiling) -> Standing {
+        let manifest = loaded.manifest();
+        let lifecycle = Set::EMPTY.with(Capability::Lifecycle);
+        let exports = lifecycle.or(exported(loaded)).or(FEATURES);
+        let features = lifecycle.or(INTERFACES).or(declared(manifest));
+        let mut bounds = vec![
+            Bound {
+                by: Term::Exports,
+                leaves: exports,
+                reason: "the component does not export what it needs".into(),
+            },
+            Bound {
+                by: Term::Features,
+                leaves: features,
+                reason: "the provider does not declare it".into(),
+            },
+            Bound {
+                by: Term::Host,
+                leaves: SERVED,
+                reason: "this version of the host does not call it yet".into(),
+            },
+        ];
+        let asked = Grant::asked(manifest);
+        let effective = loaded.granted.below(ceiling);
+        for part in Part::ALL.into_iter().filter(|part| asked.has(*part)) {
+            let needs = needs(manifest, part);
+            let name = part.as_str();
+            if !loaded.granted.has(part) {
+                let why = format!("it needs {name}, which whoever granted the plugin left out");
+                bounds.push(Bound::without(Term::Grant, needs, why));
+            } else if !effective.has(part) {
+                let why = format!(
+                    "it needs {name}, which the server's settings allow to no provider (plugins.allow-{name})"
+                );
+                bounds.push(Bound::without(Term::Configuration, needs, why));
+            }
+        }
+        let health = loaded.health();
+        let health = health.tripped.then(|| {
+            let reason = health.reason.as_deref();
+            let reason = reason.unwrap_or("it failed again and again");
+            Bound::nothing(
+                Term::Health,
+                format!("its provider takes no new leases for now: {reason}"),
+            )
+        });
+        let before = Effective::of(&bounds);
+        Standing {
+            driver: Some(manifest.driver),
+            whole: health
+                .iter()
+                .fold(before.clone(), |all, bound| all.narrowed(bound)),
+            before,
+            last: health,
+        }
+    }
+
+    /// What one environment of it comes to: its own row can only take away.
+    pub(crate) fn with(&self, environment: &Environment) -> Effective {
+        let bounds = of_row(environment, self.driver);
+        if bounds.is_empty() {
+            return self.whole.clone();
+        }
+        bounds
+            .iter()
+            .chain(&self.last)
+            .fold(self.before.clone(), |all, bound| all.narrowed(bound))
+    }
+}
+
+/// What an environment's own row takes.
+fn of_row(environment: &Environment, driver: Option<Driver>) -> Vec<Bound> {
+    let mut bounds = Vec::new();
+    let configuration = |reason: &str| Bound::nothing(Term::Configuration, reason);
+    if environment.driver == EnvironmentDriver::Local {
+        bounds.push(configuration(
+            "it is the server's own machine, which nobody leases",
+        ));
+    }
+    if environment.status != EnvironmentStatus::Active {
+        bounds.push(configuration("it is archived"));
+    }
+    if let Some(driver) = driver
+        && driver.as_str() != environment.driver.as_str()
+    {
+        bounds.push(configuration(
+            "its provider leases environments of another driver by now",
+        ));
+    }
+    let shared = environment.config.get("allowSharedAccount");
+    if shared.and_then(Value::as_bool) == Some(true) {
+        let alone = Set::EMPTY.with(Capability::ExclusiveTarget);
+        let why = "it allows others on the same account (allowSharedAccount)";
+        bounds.push(Bound::without(Term::Configuration, alone, why));
+    }
+    bounds
+}
+
+/// Every provider that is installed, by its key.
+pub(crate) async fn standings(
+    authority: &Authority,
+    catalog: &Catalog,
+) -> Result<HashMap<String, Standing>, ServiceError> {
+    let installed = authority.plugins().list().await?;
+    Ok(installed
+        .into_iter()
+        .map(|installed| {
+            let standing = match (catalog.loaded_current(&installed), withheld_by(&installed)) {
+                (_, Some((by, reason))) => Standing::nothing(by, format!("its provider: {reason}")),
+                (Some(loaded), None) => Standing::of(&loaded, catalog.ceiling()),
+                (None, None) => {
+                    Standing::nothing(Term::Health, format!("its provider: {UNLOADED}"))
+                }
+            };
+            (installed.key, standing)
+        })
+        .collect())
+}
+
+/// What one environment comes to, by the standing of its provider.
+pub(crate) fn effective(
+    standings: &HashMap<String, Standing>,
+    environment: &Environment,
+) -> Effective {
+    standings.get(&environment.provider).map_or_else(
+        || {
+            let why = "no plugin of its provider's key is installed";
+            Standing::nothing(Term::Exports, why).with(environment)
+        },
+        |standing| standing.with(environment),
+    )
+}
+
+const UNLOADED: &str = "its component cannot be loaded; the server's log says why";
+
+/// Why nobody may lease of it, whatever it is.
+fn withheld_by(installed: &Plugin) -> Option<(Term, &'static str)> {
+    if !installed.enabled {
+        Some((Term::Grant, "it is disabled: it takes no new leases"))
+    } else if installed.current.is_none() {
+        Some((Term::Grant, "it waits for its grant"))
+    } else {
+        None
+    }
 }
 
 /// What can be leased now, and what is installed and cannot.
@@ -91,63 +292,63 @@ pub(crate) async fn capabilities(
     authority: &Authority,
     catalog: &Catalog,
     host_roots: &HostRoots,
+    company: &str,
 ) -> Result<Capabilities, ServiceError> {
     let mut providers = Vec::new();
     let mut withheld = Vec::new();
     for installed in authority.plugins().list().await? {
-        let loaded = catalog.loaded_current(&installed);
-        let (by, reason) = match loaded {
-            _ if !installed.enabled => ("grant", "it is disabled: it takes no new leases"),
-            _ if installed.current.is_none() => ("grant", "it waits for its grant"),
-            Some(loaded) => {
+        let (by, reason) = match (withheld_by(&installed), catalog.loaded_current(&installed)) {
+            (Some(why), _) => why,
+            (None, Some(loaded)) => {
                 providers.push(of_provider(&loaded, catalog.ceiling(), host_roots));
                 continue;
             }
-            None => (
-                "health",
-                "its component cannot be loaded; the server's log says why",
-            ),
+            (None, None) => (Term::Health, UNLOADED),
         };
         withheld.push(Withheld {
             key: installed.key,
-            by: by.to_owned(),
+            by: by.as_str().to_owned(),
             reason: reason.to_owned(),
         });
     }
+    let standings = standings(authority, catalog).await?;
+    let all = authority.environments();
+    let all = all.list(company, &EnvironmentFilter::default()).await?;
+    let environments = all.iter().map(|environment| EnvironmentCapabilities {
+        id: environment.id.clone(),
+        name: environment.name.clone(),
+        assignable: environment.status == EnvironmentStatus::Active
+            && environment.driver != EnvironmentDriver::Local,
+        effective: effective(&standings, environment),
+    });
     Ok(Capabilities {
         providers,
         withheld,
+        environments: environments.collect(),
     })
 }
 
 fn of_provider(loaded: &Loaded, ceiling: &Ceiling, host_roots: &HostRoots) -> ProviderCapabilities {
     let manifest = loaded.manifest();
-    let exported = loaded.capabilities();
     let mut all = of_grant(manifest, &loaded.granted, ceiling, host_roots);
-    let (unused, used): (Vec<&str>, Vec<&str>) = exported
-        .names()
-        .into_iter()
-        .partition(|interface| UNUSED.contains(interface));
-    all.extend(unused.into_iter().map(|interface| {
+    let standing = Standing::of(loaded, ceiling);
+    let (exported, declared) = (exported(loaded), declared(manifest));
+    all.extend(exported.but(SERVED).iter().map(|interface| {
         let why = "this version of the host does not call it yet";
-        narrowed(interface, "host", why)
+        narrowed(interface.as_str(), "host", why)
     }));
-    let interfaces = used.into_iter().map(str::to_owned).collect();
-    let mut features = Vec::new();
-    for (feature, declared, needs_execution) in features_of(&manifest.features) {
-        if !declared {
-            continue;
-        }
-        if needs_execution && !exported.execution {
-            all.push(narrowed(
-                feature,
-                "exports",
-                "the component does not export `execution`",
-            ));
-        } else {
-            features.push(feature.to_owned());
-        }
-    }
+    let silent = match exported.has(Capability::Execution) {
+        true => Set::EMPTY,
+        false => OF_COMMANDS,
+    };
+    let served = declared.and(SERVED);
+    all.extend(served.and(silent).iter().map(|feature| {
+        let why = "the component does not export `execution`";
+        narrowed(feature.as_str(), "exports", why)
+    }));
+    let names = |set: Set| set.iter().map(|one| one.as_str().to_owned()).collect();
+    let interfaces = names(exported.and(SERVED));
+    let features = names(served.but(silent));
     let health = loaded.health();
     if health.tripped {
         all.push(narrowed(
@@ -172,6 +373,7 @@ fn of_provider(loaded: &Loaded, ceiling: &Ceiling, host_roots: &HostRoots) -> Pr
         interfaces,
         features,
         narrowed: all,
+        effective: standing.whole,
         config_schema: manifest.config_schema.clone(),
     }
 }

@@ -18,6 +18,7 @@ mod live;
 mod policy;
 mod rows;
 mod secrets;
+mod selection;
 mod server;
 mod standing;
 mod stream;

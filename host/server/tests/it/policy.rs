@@ -54,13 +54,14 @@ updateEnvironment       + + - - - - - - ! !
 deleteEnvironment       + + - - - - - - ! !
 getDeleteBlastRadius    + + - - - - - - ! !
 listSecretRefs          + + - - - - - - ! !
-getCapabilities         + + + ? - - - - ! !
+getCapabilities         + + + ? ~ ~ ~ ? ! !
 resolveEnvironment      + + + ? + + + ? ! !
 probeEnvironment        + + - - - - - - ! !
 probeDraft              + + - - - - - - ! !
 fetchHostKey            + + - - - - - - ! !
 getDefaultEnvironment   + + + ? - - - - ! !
 setDefaultEnvironment   + + - - - - - - ! !
+selectEnvironment       + + + ? ~ ~ ~ ? ! !
 acquireLease            + + - - + + + ? ! !
 listLeases              + + ~ ? + + + ? ! !
 listCompanyLeases       + + ~ ? + + + ? ! !
@@ -103,6 +104,7 @@ const EMPTY_HANDED: [&str; 4] = ["getProgress", "grantPlugin", "denyPlugin", "ro
 fn body(operation: &str) -> &'static str {
     match operation {
         "acquireLease" => r#"{"timeoutMs":30000}"#,
+        "selectEnvironment" => r#"{"required":["execution"]}"#,
         "renewLease" => r#"{"ttlSeconds":600}"#,
         "runCommand" => r#"{"argv":["true"]}"#,
         "signalExecution" => r#"{"signal":"TERM"}"#,
@@ -323,7 +325,11 @@ fn every_route_answers_every_kind_of_actor_as_the_table_says() {
         for (at, wanted) in row[1..].iter().enumerate() {
             let answer = send(server, tokens[at].as_deref(), method, &path, operation);
             // Where the environment keeps workspaces stands in its row and in its leases'.
-            let tells = answer.body.contains("/leases");
+            // What chooses tells names, or none.
+            let tells = match operation {
+                "getCapabilities" | "selectEnvironment" => answer.body.contains("\"box\""),
+                _ => answer.body.contains("/leases"),
+            };
             let right = match *wanted {
                 "~" => answer.status == 200 && !tells,
                 "+" if at < 2 && row.contains(&"~") => answer.status == 200 && tells,

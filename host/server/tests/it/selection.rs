@@ -1,0 +1,348 @@
+//! Selection by capability: who is a candidate, why everyone else is none, and that asking does nothing.
+
+use serde_json::{Value, json};
+
+use crate::leased::{Leased, component};
+use crate::server::{Answer, Server};
+
+use leasehold_parts::skipped;
+
+/// A server with the null provider, which exports nothing but the lease itself, and a company.
+struct House {
+    server: Server,
+    company: String,
+}
+
+fn install(server: &Server, name: &str) -> bool {
+    let Some(component) = component(name) else {
+        skipped("`cargo xtask components`");
+        return false;
+    };
+    let out = server
+        .home
+        .leasehold()
+        .args(["plugin", "install", "--yes", component.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    true
+}
+
+impl House {
+    fn new() -> Option<House> {
+        let server = Server::start();
+        if !install(&server, "null") {
+            return None;
+        }
+        let company = server.company("acme");
+        Some(House { server, company })
+    }
+
+    fn path(&self, what: &str) -> String {
+        format!("/api/companies/{}/{what}", self.company)
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Answer {
+        self.server.operator("POST", path, &body.to_string())
+    }
+
+    fn environment(&self, name: &str, more: &Value) -> String {
+        let mut body = json!({"name": name, "driver": "sandbox", "provider": "null"});
+        for (field, value) in more.as_object().unwrap() {
+            body[field] = value.clone();
+        }
+        let made = self.post(&self.path("environments"), &body);
+        assert_eq!(made.status, 201, "{}", made.body);
+        made.json()["id"].as_str().unwrap().to_owned()
+    }
+
+    fn select(&self, requirement: &Value) -> Value {
+        let answer = self.post(&self.path("environments/select"), requirement);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.json()
+    }
+
+    /// What is counted of everything that is done for an environment.
+    fn counted(&self) -> Vec<String> {
+        let told = self.server.operator("GET", "/metrics", "").body;
+        let counted = |line: &&str| {
+            [
+                "leasehold_calls",
+                "leasehold_leases",
+                "leasehold_ssh",
+                "leasehold_executions",
+            ]
+            .iter()
+            .any(|name| line.starts_with(name))
+        };
+        told.lines().filter(counted).map(str::to_owned).collect()
+    }
+}
+
+fn names(selection: &Value, list: &str) -> Vec<String> {
+    let all = selection[list].as_array().unwrap().iter();
+    all.map(|one| one["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+fn lack(selection: &Value, name: &str) -> Vec<(String, String)> {
+    let all = selection["excluded"].as_array().unwrap();
+    let one = all.iter().find(|one| one["name"] == name).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let lacks = one["lacks"].as_array().unwrap().iter();
+    lacks
+        .map(|lack| {
+            assert!(text(&lack["reason"]).len() > 10, "{lack}");
+            (text(&lack["what"]), text(&lack["by"]))
+        })
+        .collect()
+}
+
+fn pair(what: &str, by: &str) -> (String, String) {
+    (what.to_owned(), by.to_owned())
+}
+
+#[test]
+fn every_environment_is_a_candidate_or_is_told_which_term_took_what_was_asked_for() {
+    let Some(house) = House::new() else { return };
+    house.environment("plain", &json!({}));
+    let labels = json!({"metadata": {"labels": {"zone": "a"}}});
+    house.environment("labelled", &labels);
+    house.environment("old", &json!({"status": "archived"}));
+    let all = house.select(&json!({}));
+    assert_eq!(names(&all, "candidates"), ["labelled", "plain"]);
+    assert_eq!(all["candidateCount"], 2);
+    assert_eq!(lack(&all, "old"), [pair("lifecycle", "configuration")]);
+    let commands = house.select(&json!({"required": ["execution", "tty", "reuse"]}));
+    assert_eq!(names(&commands, "candidates"), [""; 0]);
+    assert_eq!(
+        lack(&commands, "plain"),
+        [
+            pair("execution", "exports"),
+            pair("tty", "exports"),
+            pair("reuse", "features")
+        ]
+    );
+    assert_eq!(
+        lack(&house.select(&json!({"reuse": true})), "plain"),
+        [pair("reuse", "features")]
+    );
+    let zone = house.select(&json!({"labels": {"zone": "a"}}));
+    assert_eq!(names(&zone, "candidates"), ["labelled"]);
+    assert_eq!(lack(&zone, "plain"), [pair("label", "labels")]);
+    let other = house.select(&json!({"labels": {"zone": "b"}}));
+    assert_eq!(lack(&other, "labelled"), [pair("label", "labels")]);
+    let platform = house.select(&json!({"platform": {"os": "linux"}}));
+    assert_eq!(names(&platform, "candidates"), [""; 0]);
+    assert_eq!(
+        lack(&platform, "plain"),
+        [pair("platform", "qualification")]
+    );
+    let elsewhere = house.select(&json!({"driver": "ssh", "provider": "daytona"}));
+    assert_eq!(
+        lack(&elsewhere, "plain"),
+        [pair("driver", "driver"), pair("provider", "provider")]
+    );
+    assert_eq!(
+        lack(&elsewhere, "old"),
+        [
+            pair("lifecycle", "configuration"),
+            pair("driver", "driver"),
+            pair("provider", "provider")
+        ]
+    );
+    house
+        .server
+        .operator("POST", "/api/plugins/null/disable", "");
+    let disabled = house.select(&json!({}));
+    assert_eq!(names(&disabled, "candidates"), [""; 0]);
+    assert_eq!(lack(&disabled, "plain"), [pair("lifecycle", "grant")]);
+    assert_eq!(lack(&disabled, "old"), [pair("lifecycle", "configuration")]);
+}
+
+#[test]
+fn a_word_that_is_no_capability_is_refused_with_those_there_are() {
+    let Some(house) = House::new() else { return };
+    let path = house.path("environments/select");
+    let wrong =
+        json!({"required": ["execution", "teleport"], "preferred": ["Files"], "driver": "moon"});
+    let answer = house.post(&path, &wrong);
+    assert_eq!((answer.status, &*answer.code()), (422, "invalid"));
+    let told = answer.json()["details"]["violations"].clone();
+    let pointers: Vec<&str> = (told.as_array().unwrap().iter())
+        .map(|violation| violation["pointer"].as_str().unwrap())
+        .collect();
+    assert_eq!(pointers, ["/required/1", "/preferred/0", "/driver"]);
+    assert!(
+        told[0]["message"]
+            .as_str()
+            .unwrap()
+            .contains("separate-stderr"),
+        "{told}"
+    );
+    for limit in ["0", "10001", "x"] {
+        let answer = house.post(&format!("{path}?limit={limit}"), &json!({}));
+        assert_eq!(answer.status, 422, "{}", answer.body);
+    }
+    let typo = house.post(&path, &json!({"requires": []}));
+    assert_eq!(typo.status, 422, "{}", typo.body);
+}
+
+#[test]
+fn asking_calls_no_component_and_makes_no_lease() {
+    let Some(house) = House::new() else { return };
+    house.environment("plain", &json!({}));
+    let before = house.counted();
+    assert!(before.len() > 4, "{before:?}");
+    for requirement in [
+        json!({}),
+        json!({"required": ["files"]}),
+        json!({"platform": {}}),
+    ] {
+        house.select(&requirement);
+    }
+    let capabilities = house
+        .server
+        .operator("GET", &house.path("environments/capabilities"), "");
+    assert_eq!(capabilities.status, 200);
+    assert_eq!(house.counted(), before);
+    let leases = house
+        .server
+        .operator("GET", &house.path("environment-leases"), "");
+    assert_eq!(leases.json()["items"], json!([]));
+}
+
+#[test]
+fn those_with_more_of_the_preferred_come_first_and_those_in_use_last() {
+    let Some(leased) = Leased::new() else { return };
+    let house = House {
+        company: leased.company.clone(),
+        server: leased.server,
+    };
+    assert!(install(&house.server, "null"));
+    house.environment("a null", &json!({}));
+    let wanted = json!({"preferred": ["files", "execution"]});
+    let taken = house.select(&wanted);
+    assert_eq!(names(&taken, "candidates"), ["a null", "box"]);
+    assert_eq!(taken["candidates"][1]["inUse"], true, "{taken}");
+    let release = format!("/api/environment-leases/{}/release", leased.lease);
+    let released = house.server.operator("POST", &release, "");
+    assert_eq!(released.json()["status"], "released", "{}", released.body);
+    let free = house.select(&wanted);
+    assert_eq!(names(&free, "candidates"), ["box", "a null"]);
+    assert_eq!(
+        free["candidates"][0]["preferred"],
+        json!(["execution", "files"])
+    );
+    assert_eq!(free["candidates"][0]["inUse"], false);
+    assert_eq!(free["candidates"][1]["lacks"][0]["by"], "exports", "{free}");
+    let limited = house
+        .post(&house.path("environments/select?limit=1"), &wanted)
+        .json();
+    assert_eq!(names(&limited, "candidates"), ["box"]);
+    assert_eq!(limited["candidateCount"], 2);
+    // Without the part that all of it needs, nothing of it is left.
+    let ssh = house.server.operator("GET", "/api/plugins/ssh", "").json();
+    let digest = ssh["digest"].as_str().unwrap();
+    let mut command = house.server.home.leasehold();
+    command.args([
+        "plugin",
+        "grant",
+        "ssh",
+        "--revision",
+        digest,
+        "--yes",
+        "--without",
+        "ssh",
+    ]);
+    let granted = command.output().unwrap();
+    assert!(granted.status.success(), "{granted:?}");
+    assert_eq!(
+        lack(&house.select(&wanted), "box"),
+        [pair("lifecycle", "grant")]
+    );
+}
+
+#[test]
+fn an_agent_learns_ids_and_booleans_and_no_word_of_a_target() {
+    let Some(leased) = Leased::new() else { return };
+    let server = &leased.server;
+    let ask = |role: &str, method: &str, path: &str, body: &str| {
+        let (_, token) = server.token_of(role, Some(&leased.company));
+        let authorization = format!("Bearer {token}");
+        let mut headers = vec![("authorization", authorization.as_str())];
+        if !body.is_empty() {
+            headers.push(("content-type", "application/json"));
+        }
+        let path = format!("/api/companies/{}/environments/{path}", leased.company);
+        server.tcp(method, &path, &headers, body)
+    };
+    // Whatever could be of a target stands in the environment's name, too.
+    let canary = "canary.internal.example.org";
+    let rename = json!({"name": canary, "description": canary}).to_string();
+    let path = format!("/api/environments/{}", leased.environment);
+    assert_eq!(server.operator("PATCH", &path, &rename).status, 200);
+    let account = leased.sshd.worker().name.clone();
+    let port = leased.sshd.port().to_string();
+    let (capabilities, chosen) = (
+        ask("agent", "GET", "capabilities", ""),
+        ask(
+            "agent",
+            "POST",
+            "select",
+            r#"{"required":["execution"],"preferred":["reuse"]}"#,
+        ),
+    );
+    let refused = ask(
+        "agent",
+        "POST",
+        "select",
+        r#"{"required":["ports"],"driver":"sandbox"}"#,
+    );
+    for answer in [&capabilities, &chosen, &refused] {
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        for word in [
+            canary,
+            "127.0.0.1",
+            &account,
+            &port,
+            "leases",
+            "schema",
+            "digest",
+        ] {
+            assert!(!answer.body.contains(word), "{word} in {}", answer.body);
+        }
+        assert!(answer.body.contains(&leased.environment), "{}", answer.body);
+    }
+    let capabilities = capabilities.json();
+    assert_eq!(
+        (&capabilities["providers"], &capabilities["withheld"]),
+        (&json!([]), &json!([]))
+    );
+    let can = &capabilities["environments"][0]["capabilities"];
+    assert_eq!(
+        (&can["execution"], &can["images"]),
+        (&json!(true), &json!(false))
+    );
+    assert_eq!(
+        refused.json()["excluded"][0]["lacks"][0]["reason"],
+        Value::Null
+    );
+    // A board member reads why.
+    let member = ask("member", "GET", "capabilities", "").json();
+    assert_eq!(member["environments"][0]["name"], canary);
+    let missing = member["environments"][0]["missing"].as_array().unwrap();
+    assert!(
+        missing.iter().any(|one| one["by"] == "exports"),
+        "{missing:?}"
+    );
+    // What nobody may be assigned, an agent does not hear of.
+    let archive = server.operator("PATCH", &path, r#"{"status":"archived"}"#);
+    assert_eq!(archive.status, 200, "{}", archive.body);
+    let archived = ask("agent", "GET", "capabilities", "").json();
+    assert_eq!(archived["environments"], json!([]));
+}
