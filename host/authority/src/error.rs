@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 /// Codes of [`Error::Conflict`]: stable, for programs.
 pub mod code {
+    /// What is stored does not allow it, for a reason that the message gives.
+    pub const CONFLICT: &str = "conflict";
     /// A company of this name exists.
     pub const COMPANY_NAME_TAKEN: &str = "company_name_taken";
     /// An environment of this name is there for a company that would see both.

@@ -7,11 +7,12 @@
 //! statement. A row that decides something is authenticated by a key that lies outside the database.
 //!
 //! The doors are the areas: [`Authority::companies`], [`Authority::tokens`], [`Authority::plugins`],
-//! [`Authority::secrets`], [`Authority::environments`], [`Authority::leases`], [`Authority::executions`],
-//! [`Authority::activity`].
+//! [`Authority::secrets`], [`Authority::environments`], [`Authority::assignees`], [`Authority::leases`],
+//! [`Authority::executions`], [`Authority::activity`].
 
 mod activity;
 mod actor;
+mod assignment;
 mod company;
 mod environment;
 mod error;
@@ -31,6 +32,10 @@ mod token;
 
 pub use activity::{Activity, ActivityFilter, ActivityRow, Entry, Head, Verified};
 pub use actor::{Actor, ActorKind, Role};
+pub use assignment::{
+    Assignee, AssigneeKind, AssigneePage, AssigneePatch, Assignees, AssignmentCounts, Level, Links,
+    NewAssignee, Resolution, Said, WhoseAssignment,
+};
 pub use company::{Companies, Company};
 pub use environment::{
     BlastRadius, Defaults, Environment, EnvironmentDraft, EnvironmentDriver, EnvironmentFilter,
@@ -44,10 +49,10 @@ pub use lease::machine::{
     Activation, Effect, Event, Jitter, Proof, Refused, State, Status, backoff, step,
 };
 pub use lease::{
-    AcquireIntent, Begun, CLAIM, CallerRefs, ClockGuard, Expiry, Handling, JournalEntry, KeptPlace,
-    KeptSecret, LABEL_ACQUISITION, LABEL_HOST, LABEL_LEASE, LABEL_OWNER, LABEL_REQUEST, Lease,
-    LeaseFilter, LeasePage, Leases, Made, PinnedVersion, ResourceClaim, Standing, Transition,
-    Trust, usable,
+    AcquireIntent, AskedBefore, Begun, CLAIM, CallerRefs, ClockGuard, Expiry, Handling,
+    JournalEntry, KeptPlace, KeptSecret, LABEL_ACQUISITION, LABEL_HOST, LABEL_LEASE, LABEL_OWNER,
+    LABEL_REQUEST, Lease, LeaseFilter, LeasePage, Leases, Made, PinnedVersion, ResourceClaim,
+    Standing, Transition, Trust, usable,
 };
 pub use open::{Authority, OpenError, Options};
 pub use plugin::{

@@ -11,6 +11,7 @@ use sqlx::SqliteConnection;
 use zeroize::Zeroizing;
 
 use crate::activity::{self, Activity};
+use crate::assignment::Assignees;
 use crate::company::Companies;
 use crate::environment::{EnvironmentMemory, Environments};
 use crate::error::{Error, Result};
@@ -316,6 +317,14 @@ impl Authority {
             store: Arc::clone(&self.shared.store),
             keys: Arc::clone(&self.shared.keys),
             memory: Arc::clone(&self.shared.environments),
+        }
+    }
+
+    /// Whom and what environments are assigned to.
+    pub fn assignees(&self) -> Assignees {
+        Assignees {
+            store: Arc::clone(&self.shared.store),
+            keys: Arc::clone(&self.shared.keys),
         }
     }
 

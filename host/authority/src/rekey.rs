@@ -21,7 +21,7 @@ use crate::instance::{Instance, identify, take_key};
 use crate::keys::{MasterKey, MasterKeyError};
 use crate::open::{Authority, OpenError, Options, lock, turn};
 use crate::store::{self, now_ms};
-use crate::{environment, lease, plugin, secret, token};
+use crate::{assignment, environment, lease, plugin, secret, token};
 
 /// What a change of the master key did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,6 +132,7 @@ async fn take_anew(
     rows += plugin::sign_again(&mut tx, old, &keys).await?;
     rows += secret::re_wrap(&mut tx, old, &keys).await?;
     rows += environment::sign_again(&mut tx, old, &keys).await?;
+    rows += assignment::sign_again(&mut tx, old, &keys).await?;
     rows += lease::sign_again(&mut tx, old, &keys).await?;
     let (recorded, heads) = activity::sign_again(&mut tx, old, &keys).await?;
     rows += recorded;

@@ -15,6 +15,7 @@ mod node;
 mod plugins;
 mod probe;
 mod row;
+mod select;
 mod server;
 mod stream;
 mod whole;
@@ -93,6 +94,7 @@ const ALL: &[(&str, Benchmark)] = &[
     ("restart", whole::restart),
     ("idle-memory", whole::idle_memory),
     ("list-environments", whole::list_environments),
+    ("select-10k", select::select_10k),
     ("egress-small", egress::small),
     ("egress-large", egress::large),
     ("installs-beside", plugins::installs_beside),

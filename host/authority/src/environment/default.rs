@@ -47,7 +47,7 @@ fn believed(keys: &Keys, row: &Row) -> Result<(String, String)> {
     Ok((of, environment))
 }
 
-pub(super) async fn read(store: &Store, keys: &Keys, company: Option<&str>) -> Result<Defaults> {
+pub(crate) async fn read(store: &Store, keys: &Keys, company: Option<&str>) -> Result<Defaults> {
     if let Some(company) = company {
         company::must_exist(store.read(), company).await?;
     }

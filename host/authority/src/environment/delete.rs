@@ -11,6 +11,7 @@ use serde_json::json;
 use super::{Environment, Environments, default, load, standing};
 use crate::activity::Entry;
 use crate::actor::Actor;
+use crate::assignment;
 use crate::error::{Error, Result, code};
 use crate::policy::Operation;
 use crate::store::Db;
@@ -105,7 +106,7 @@ impl Environments {
         radius(self.store.read(), id).await
     }
 
-    /// Deletes an environment and the bindings of its secrets; answers what it was. Refused while a lease
+    /// Deletes an environment, the bindings of its secrets and what assigns it; answers what it was. Refused while a lease
     /// of it has not ended: details are the [`BlastRadius`].
     pub async fn delete(&self, actor: &Actor, id: &str) -> Result<Environment> {
         actor.may(Operation::DeleteEnvironment)?;
@@ -125,6 +126,7 @@ impl Environments {
                         ));
                     }
                     default::forget(tx, &id).await?;
+                    assignment::clear(tx, &id).await?;
                     sqlx::query("DELETE FROM environments WHERE id = $1")
                         .bind(&id)
                         .execute(&mut tx.db)

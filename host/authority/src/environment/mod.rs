@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde_json::json;
 
 pub use default::Defaults;
+pub(crate) use default::read as read_defaults;
 pub use delete::BlastRadius;
 pub use draft::{
     EnvironmentDraft, EnvironmentDriver, EnvironmentPatch, EnvironmentSecrets, EnvironmentStatus,
@@ -24,7 +25,8 @@ pub use draft::{
 };
 pub use row::{Environment, EnvironmentFilter};
 pub(crate) use row::{
-    EnvironmentMemory, load, raise_for_provider, raise_target, sign_again, with_endpoints,
+    EnvironmentMemory, is_seen_by, load, raise_for_provider, raise_target, sign_again,
+    with_endpoints,
 };
 pub use standing::{LOCAL, Managed};
 

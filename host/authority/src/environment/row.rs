@@ -227,6 +227,14 @@ fn environment(keys: &Keys, row: &Row) -> Result<Environment> {
     Ok(environment)
 }
 
+/// Whether a company sees this environment: its own, or one that all share.
+pub(crate) fn is_seen_by(environment: &Environment, company: &str) -> bool {
+    environment
+        .company_id
+        .as_deref()
+        .is_none_or(|owner| owner == company)
+}
+
 /// One environment.
 pub(crate) async fn load<'e>(
     db: impl sqlx::Executor<'e, Database = Db>,

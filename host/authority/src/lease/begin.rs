@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use leasehold_contract::Purpose;
 use serde_json::{Value, json};
+use sqlx::SqliteConnection;
 
 use super::record::{self, CallerRefs, Intent, PinnedVersion, purpose_str};
 use super::{CLAIM_MS, Lease, Leases, ttl_ms};
@@ -47,6 +48,25 @@ pub struct AcquireIntent {
     pub caller: CallerRefs,
     /// The client's key for this request, 1 to 200 characters: with it a repeated request is the same lease.
     pub idempotency_key: Option<String>,
+    /// What the client asked for, where that was not this environment: what a repeated request is compared by.
+    pub asked: Option<String>,
+}
+
+/// A request for a lease that may have been answered before.
+#[derive(Clone, Debug)]
+pub struct AskedBefore {
+    /// In which company.
+    pub company: String,
+    /// What was asked for, as [`AcquireIntent::asked`].
+    pub asked: String,
+    /// What for.
+    pub purpose: Purpose,
+    /// As [`AcquireIntent::ttl`].
+    pub ttl: Option<Duration>,
+    /// As [`AcquireIntent::caller`].
+    pub caller: CallerRefs,
+    /// As [`AcquireIntent::idempotency_key`].
+    pub idempotency_key: String,
 }
 
 /// A lease, and whether this call made it.
@@ -145,18 +165,12 @@ impl Leases {
             "environment",
             &intent.environment,
         )?;
-        let request_digest = Mac::new(&self.keys.requests, "acquire")
-            .text(&environment.id)
-            .text(purpose_str(intent.purpose))
-            .int_or(ttl)
-            .text_or(intent.caller.agent.as_deref())
-            .text_or(intent.caller.run.as_deref())
-            .text_or(intent.caller.workspace.as_deref())
-            .text_or(intent.caller.issue.as_deref())
-            .done();
-        if let Some(lease) = self
-            .repeated(tx, &company, &intent, &request_digest)
-            .await?
+        let asked = intent.asked.as_deref().unwrap_or(&environment.id);
+        let request_digest = self.request_digest(asked, intent.purpose, ttl, &intent.caller);
+        if let Some(key) = &intent.idempotency_key
+            && let Some(lease) = self
+                .repeated(&mut tx.db, &company, key, &request_digest)
+                .await?
         {
             return Ok(Begun {
                 lease,
@@ -241,27 +255,63 @@ impl Leases {
         Ok(Begun { lease, fresh: true })
     }
 
+    fn request_digest(
+        &self,
+        asked: &str,
+        purpose: Purpose,
+        ttl: Option<i64>,
+        caller: &CallerRefs,
+    ) -> [u8; 32] {
+        Mac::new(&self.keys.requests, "acquire")
+            .text(asked)
+            .text(purpose_str(purpose))
+            .int_or(ttl)
+            .text_or(caller.agent.as_deref())
+            .text_or(caller.run.as_deref())
+            .text_or(caller.workspace.as_deref())
+            .text_or(caller.issue.as_deref())
+            .done()
+    }
+
+    /// The lease that this request made when it was asked before; none where it was not.
+    ///
+    /// # Errors
+    /// A conflict where the key was used for another request.
+    pub async fn answered_before(
+        &self,
+        actor: &Actor,
+        before: &AskedBefore,
+    ) -> Result<Option<Lease>> {
+        let scope = Scope::Run {
+            company: &before.company,
+            run: before.caller.run.as_deref(),
+        };
+        actor.may_on(Operation::AcquireLease, scope, "company", &before.company)?;
+        let ttl = before.ttl.map(ttl_ms).transpose()?;
+        let digest = self.request_digest(&before.asked, before.purpose, ttl, &before.caller);
+        let mut db = self.store.read().acquire().await?;
+        self.repeated(&mut db, &before.company, &before.idempotency_key, &digest)
+            .await
+    }
+
     async fn repeated(
         &self,
-        tx: &mut Tx,
+        db: &mut SqliteConnection,
         company: &str,
-        intent: &AcquireIntent,
+        key: &str,
         request_digest: &[u8],
     ) -> Result<Option<Lease>> {
-        let Some(key) = &intent.idempotency_key else {
-            return Ok(None);
-        };
         let known: Option<(String, Vec<u8>)> = sqlx::query_as(
             "SELECT id, request_digest FROM leases WHERE company_id = $1 AND idempotency_key = $2",
         )
         .bind(company)
         .bind(key)
-        .fetch_optional(&mut tx.db)
+        .fetch_optional(&mut *db)
         .await?;
         match known {
             None => Ok(None),
             Some((id, digest)) if digest == request_digest => {
-                record::load(&mut tx.db, &self.keys, &self.host, &id)
+                record::load(db, &self.keys, &self.host, &id)
                     .await
                     .map(Some)
             }

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub use apply::{Handling, Transition};
-pub use begin::{AcquireIntent, Begun};
+pub use begin::{AcquireIntent, AskedBefore, Begun};
 pub use claim::ResourceClaim;
 pub use clock::{ClockGuard, Trust, usable};
 pub use journal::{JournalEntry, Standing};

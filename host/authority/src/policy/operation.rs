@@ -20,6 +20,8 @@ const SEE: Option<Cell> = cell(Span::Company, View::Whole);
 const READ: Option<Cell> = cell(Span::Company, View::Blanked);
 /// The same, and of those what an agent chooses by alone.
 const SAFE: Option<Cell> = cell(Span::Company, View::Safe);
+/// What is its run's, and of that what an agent chooses by alone.
+const RUN: Option<Cell> = cell(Span::Run, View::Safe);
 /// Rows of the caller's company that are its run's; of all runs where it is bound to none.
 const USE: Option<Cell> = cell(Span::Run, View::Whole);
 
@@ -124,7 +126,29 @@ operations! {
     SetDefaultEnvironment   "setDefaultEnvironment"         NO    NO;
     SelectEnvironment       "selectEnvironment"             SEE   SAFE;
 
+    ResolveAssignment       "resolveAssignment"             SEE   RUN;
+    ListAgents              "listAgents"                    SEE   NO;
+    CreateAgent             "createAgent"                   NO    NO;
+    GetAgent                "getAgent"                      SEE   NO;
+    UpdateAgent             "updateAgent"                   NO    NO;
+    ListProjects            "listProjects"                  SEE   NO;
+    CreateProject           "createProject"                 NO    NO;
+    GetProject              "getProject"                    SEE   NO;
+    UpdateProject           "updateProject"                 NO    NO;
+    ListWorkspaces          "listWorkspaces"                SEE   NO;
+    CreateWorkspace         "createWorkspace"               NO    NO;
+    GetWorkspace            "getWorkspace"                  SEE   NO;
+    UpdateWorkspace         "updateWorkspace"               NO    NO;
+    ListIssues              "listIssues"                    SEE   NO;
+    CreateIssue             "createIssue"                   NO    NO;
+    GetIssue                "getIssue"                      SEE   NO;
+    UpdateIssue             "updateIssue"                   NO    NO;
+    ListRuns                "listRuns"                      SEE   NO;
+    CreateRun               "createRun"                     NO    NO;
+    GetRun                  "getRun"                        SEE   NO;
+
     AcquireLease            "acquireLease"                  NO    USE;
+    AcquireChosenLease      "acquireChosenLease"            NO    USE;
     ListLeases              "listLeases"                    READ  USE;
     ListCompanyLeases       "listCompanyLeases"             READ  USE;
     GetLease                "getLease"                      READ  USE;

@@ -7,6 +7,7 @@
 )]
 
 mod activity;
+mod assignments;
 mod companies;
 mod crash;
 mod environments;

@@ -186,6 +186,7 @@ impl Furniture {
             ttl: None,
             caller: CallerRefs::default(),
             idempotency_key: None,
+            asked: None,
         }
     }
 }

@@ -23,6 +23,16 @@ async fn furnished() -> (Place, Furniture, Lease, String) {
         expires_in: Some(3600),
     };
     let (_, bearer) = p.tokens().create(&operator(), new).await.unwrap();
+    let worker = NewAssignee {
+        id: Some("worker".into()),
+        environment: Some(f.environment.id.clone()),
+        ..NewAssignee::default()
+    };
+    let assignees = p.authority.assignees();
+    assignees
+        .create(&operator(), AssigneeKind::Agent, &f.company, worker)
+        .await
+        .unwrap();
     let intent = AcquireIntent {
         idempotency_key: Some("once".into()),
         ..f.intent()
@@ -76,6 +86,9 @@ async fn rekey(root: &Path) -> Result<Rekeyed, OpenError> {
 
 /// Everything opens, and is what it was.
 async fn whole(authority: &Authority, f: &Furniture, lease: &Lease, bearer: &str) {
+    let assignees = authority.assignees();
+    let worker = assignees.get(AssigneeKind::Agent, "worker").await.unwrap();
+    assert_eq!(worker.environment_id.as_ref(), Some(&f.environment.id));
     let secrets = authority.secrets();
     let id = &f.environment.id;
     let value = secrets.resolve(id, "env:TOKEN", &by()).await.unwrap();

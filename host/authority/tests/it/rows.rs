@@ -50,6 +50,7 @@ fn intent(p: &Plugin, environment: &Environment, company: Option<&str>) -> Acqui
         ttl: None,
         caller: CallerRefs::default(),
         idempotency_key: None,
+        asked: None,
     }
 }
 
@@ -486,6 +487,7 @@ const OF_BEFORE: &str = "
     PRAGMA legacy_alter_table = ON;
     BEGIN;
     DELETE FROM _sqlx_migrations WHERE version >= 5;
+    DROP TABLE assignees;
     DROP TABLE default_environments;
     CREATE TABLE before (
         id TEXT PRIMARY KEY, company_id TEXT NOT NULL REFERENCES companies (id), name TEXT NOT NULL, description TEXT,

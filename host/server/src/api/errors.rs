@@ -69,6 +69,7 @@ codes! {
     IdempotencyMismatch "idempotency_mismatch" 409 "The idempotency key was used before with another request; details.leaseId is what that one made.",
     TargetInUse "target_in_use" 409 "Another lease holds this target, and the target is leased to one at a time; details.leaseId names it.",
     ResourceClaimed "resource_claimed" 409 "What the target answered is already the resource of another lease.",
+    NoCandidate "no_candidate" 409 "No environment can be leased for what was asked. details.excluded and details.tried say of each why.",
     LeaseState "lease_state" 409 "The lease is not in a state that allows this; details.status is the state.",
     LeaseNotActive "lease_not_active" 409 "The lease is not active: nothing can start on it.",
     ReleaseUnconfirmed "release_unconfirmed" 409 "It is not certain yet that nothing is left; the release is tried again until it is.",

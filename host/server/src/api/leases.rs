@@ -74,7 +74,7 @@ pub struct LeaseView {
 
 impl LeaseView {
     /// The lease, with what goes on on it now, as far as the caller sees it.
-    fn now(row: Lease, view: View, service: &Service) -> LeaseView {
+    pub fn now(row: Lease, view: View, service: &Service) -> LeaseView {
         let progress = service.lease_progress(&row.id).map(Into::into);
         let whole = LeaseView {
             progress,
@@ -225,7 +225,7 @@ pub struct ObservationView {
 pub fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list_of_environment, acquire))
-        .routes(routes!(list_of_company))
+        .routes(routes!(list_of_company, super::choosing::acquire))
         .routes(routes!(get))
         .routes(routes!(observe))
         .routes(routes!(renew))
@@ -253,7 +253,8 @@ fn status(text: Option<&str>) -> Result<Option<Status>, ApiError> {
     })
 }
 
-fn limit(limit: Option<u32>) -> Result<u32, ApiError> {
+/// How many rows a page has.
+pub fn limit(limit: Option<u32>) -> Result<u32, ApiError> {
     match limit {
         None => Ok(100),
         Some(limit @ 1..=500) => Ok(limit),

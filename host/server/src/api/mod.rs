@@ -5,8 +5,10 @@
 
 pub mod accesses;
 pub mod activity;
+pub mod assignments;
 pub mod body;
 pub mod capabilities;
+pub mod choosing;
 pub mod companies;
 pub mod environments;
 pub mod errors;

@@ -69,6 +69,7 @@ pub fn routes() -> OpenApiRouter<App> {
     .merge(super::instance::router())
     .merge(super::names::router())
     .merge(super::select::router())
+    .merge(super::assignments::router())
     .merge(super::probe::router())
     .merge(super::leases::router())
     .merge(super::progress::router())

@@ -146,7 +146,8 @@ fn names(set: Set) -> Vec<&'static str> {
     set.iter().map(Capability::as_str).collect()
 }
 
-fn lacks(all: Vec<Lack>, view: View) -> Vec<LackView> {
+/// As far as the caller sees it.
+pub(crate) fn lacks(all: Vec<Lack>, view: View) -> Vec<LackView> {
     let all = all.into_iter().map(|lack| LackView {
         what: lack.what,
         by: lack.by,

@@ -10,6 +10,7 @@ use super::environment::leasable_id;
 use super::exit::{CliError, DONE, FAILED};
 use super::output::{Column, Output};
 use super::progress;
+use super::select::Needs;
 
 const LEASE: &[Column] = &[
     ("ID", "id"),
@@ -39,10 +40,15 @@ const LIST: &[Column] = &[
 /// `lease …`
 #[derive(Debug, Subcommand)]
 pub enum LeaseCommand {
-    /// Lease an environment
+    /// Lease an environment: the one that is named, the best that can do what is needed, or the one that is assigned
     Acquire {
         /// The environment, by id or name
-        env: String,
+        env: Option<String>,
+        #[command(flatten)]
+        needs: Box<Needs>,
+        /// The environment that is assigned to the agent, run, workspace or issue
+        #[arg(long, conflicts_with = "env")]
+        assigned: bool,
         /// When it ends at the latest, as 90s, 30m or 8h; without, when it is released
         #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
         ttl: Option<String>,
@@ -55,6 +61,12 @@ pub enum LeaseCommand {
         /// Yours, to find it again
         #[arg(long, value_name = "ID")]
         run: Option<String>,
+        /// Yours, to find it again
+        #[arg(long, value_name = "ID")]
+        workspace: Option<String>,
+        /// Yours, to find it again
+        #[arg(long, value_name = "ID")]
+        issue: Option<String>,
         #[command(flatten)]
         company: InCompany,
     },
@@ -113,14 +125,34 @@ impl LeaseCommand {
         match self {
             LeaseCommand::Acquire {
                 env,
+                needs,
+                assigned,
                 ttl,
                 idempotency_key,
                 agent,
                 run,
+                workspace,
+                issue,
                 company,
             } => {
-                let id = leasable_id(client, &company, &env).await?;
                 let mut body = Map::new();
+                let (base, chosen) = match (env, needs.any(), assigned) {
+                    (Some(env), false, _) => {
+                        let id = leasable_id(client, &company, &env).await?;
+                        (format!("/api/environments/{}/leases", encode(&id)), false)
+                    }
+                    (None, true, false) => {
+                        body.insert("requirement".into(), needs.body()?);
+                        (of_company(client, &company).await?, true)
+                    }
+                    (None, false, true) => (of_company(client, &company).await?, true),
+                    _ => {
+                        return Err(CliError::Usage(
+                            "name an environment, or say what is needed (--require, --prefer, …), or --assigned: one of them"
+                                .into(),
+                        ));
+                    }
+                };
                 if let Some(ttl) = ttl {
                     body.insert("ttlSeconds".into(), (seconds("--ttl", &ttl)?).into());
                 }
@@ -128,6 +160,8 @@ impl LeaseCommand {
                     ("idempotencyKey", idempotency_key),
                     ("agentId", agent),
                     ("runId", run),
+                    ("workspaceId", workspace),
+                    ("issueId", issue),
                 ] {
                     if let Some(value) = value {
                         body.insert(key.into(), value.into());
@@ -137,11 +171,14 @@ impl LeaseCommand {
                     body.insert("companyId".into(), company.id(client).await?.into());
                 }
                 let work = progress::name()?;
-                let path = format!("/api/environments/{}/leases?progressId={work}", encode(&id));
+                let path = format!("{base}?progressId={work}");
                 let asking = client.post(&path, Some(Value::Object(body)));
                 let told = format!("/api/progress/{work}");
                 let made = progress::during_told("acquiring", client, &told, asking).await?;
-                out.one(&made, LEASE)?;
+                match chosen && !out.is_json() {
+                    true => out.one(&made["lease"], LEASE)?,
+                    false => out.one(&made, LEASE)?,
+                }
             }
             LeaseCommand::List {
                 env,
@@ -215,12 +252,17 @@ impl LeaseCommand {
     }
 }
 
+async fn of_company(client: &Client, company: &InCompany) -> Result<String, CliError> {
+    let id = company.id(client).await?;
+    Ok(format!("/api/companies/{}/environment-leases", encode(&id)))
+}
+
 fn of(lease: &str, what: &str) -> String {
     format!("/api/environment-leases/{}{what}", encode(lease))
 }
 
 /// Every page of a list, as one array.
-async fn all_pages(client: &Client, path: &str) -> Result<Value, CliError> {
+pub async fn all_pages(client: &Client, path: &str) -> Result<Value, CliError> {
     let mut all = Vec::new();
     let mut after: Option<String> = None;
     loop {

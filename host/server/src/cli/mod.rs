@@ -5,6 +5,7 @@
 
 mod access;
 mod admin;
+mod assign;
 mod client;
 mod component;
 mod copy;
@@ -21,6 +22,7 @@ mod progress;
 mod push;
 mod rekey;
 mod secret;
+mod select;
 mod standard;
 mod terminal;
 mod trust;
@@ -85,6 +87,25 @@ enum Command {
     Instance,
     /// Test an environment, saved or not yet
     Probe(environment::ProbeArgs),
+    /// Tell which environments can do what is needed, and why each other cannot
+    Select(select::SelectArgs),
+    /// Tell which environment is assigned, and what decides
+    Assignment(select::AssignmentArgs),
+    /// Agents, and the environments that are assigned to them
+    #[command(subcommand)]
+    Agent(assign::RowCommand),
+    /// Projects, and the environments that are assigned to them
+    #[command(subcommand)]
+    Project(assign::RowCommand),
+    /// Workspaces, and the environments that are assigned to them
+    #[command(subcommand)]
+    Workspace(assign::RowCommand),
+    /// Issues, and the environments that are assigned to them
+    #[command(subcommand)]
+    Issue(assign::RowCommand),
+    /// Runs, which belong to agents and what they work on
+    #[command(subcommand)]
+    Run(assign::RunCommand),
     /// Leases: acquire, renew, release
     #[command(subcommand)]
     Lease(lease::LeaseCommand),
@@ -206,6 +227,13 @@ async fn client_command(global: Global, command: Command) -> Result<u8, CliError
         Command::Env(command) => command.run(&client, &out).await,
         Command::Instance => environment::instance(&client, &out).await,
         Command::Probe(args) => args.run(&client, &out).await,
+        Command::Select(args) => args.run(&client, &out).await,
+        Command::Assignment(args) => args.run(&client, &out).await,
+        Command::Agent(command) => command.run("agents", &client, &out).await,
+        Command::Project(command) => command.run("projects", &client, &out).await,
+        Command::Workspace(command) => command.run("workspaces", &client, &out).await,
+        Command::Issue(command) => command.run("issues", &client, &out).await,
+        Command::Run(command) => command.run(&client, &out).await,
         Command::Lease(command) => command.run(&client, &out).await,
         Command::Exec(args) => args.run(&client).await,
         Command::Cp(args) => args.run(&client).await,

@@ -49,16 +49,18 @@ impl Service {
         environment: &str,
         request: AcquireRequest,
     ) -> Result<Lease, ServiceError> {
-        self.acquire_for(actor, environment, request, Purpose::Run)
+        self.acquire_for(actor, environment, request, Purpose::Run, None)
             .await
     }
 
+    /// `asked` is what the client asked for, where that was not this environment.
     pub(crate) async fn acquire_for(
         &self,
         actor: &Actor,
         environment: &str,
         request: AcquireRequest,
         purpose: Purpose,
+        asked: Option<String>,
     ) -> Result<Lease, ServiceError> {
         self.accepting()?;
         let watched = self.watch(actor, request.progress_id.as_deref());
@@ -143,6 +145,7 @@ impl Service {
                         issue: request.issue_id,
                     },
                     idempotency_key: request.idempotency_key,
+                    asked,
                 },
             )
             .await?;

@@ -9,6 +9,7 @@ mod breaker;
 mod calls;
 mod capability;
 mod checks;
+mod choosing;
 mod configuration;
 mod context;
 mod contexts;
@@ -56,6 +57,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use capability::{Capability, Effective, Set};
+pub(crate) use choosing::{Assigned, Chosen, NotLeased, Tried};
 pub use error::ServiceError;
 pub use executions::{ExecOutput, RunningExecution};
 pub use leasehold_authority::{EnvironmentDraft, EnvironmentPatch};

@@ -3,6 +3,7 @@
 //!
 //! Each of them can only take away. Asking allocates nothing and calls no component.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -121,7 +122,7 @@ fn needs(manifest: &Manifest, part: Part) -> Set {
 
 /// What a provider comes to, before and after what takes all of it: what its environment's own row says is told first.
 #[derive(Clone, Debug)]
-pub(crate) struct Standing {
+struct Standing {
     driver: Option<Driver>,
     before: Effective,
     /// What takes everything, where something does.
@@ -179,7 +180,8 @@ impl Standing {
             }
         }
         let health = loaded.health();
-        let health = health.tripped.then(|| {
+        // One whose time to be left alone is over may be tried: how else would it be seen to work again?
+        let health = loaded.works().is_err().then(|| {
             let reason = health.reason.as_deref();
             let reason = reason.unwrap_or("it failed again and again");
             Bound::nothing(
@@ -199,15 +201,17 @@ impl Standing {
     }
 
     /// What one environment of it comes to: its own row can only take away.
-    pub(crate) fn with(&self, environment: &Environment) -> Effective {
+    fn with(&self, environment: &Environment) -> Cow<'_, Effective> {
         let bounds = of_row(environment, self.driver);
         if bounds.is_empty() {
-            return self.whole.clone();
+            return Cow::Borrowed(&self.whole);
         }
-        bounds
-            .iter()
-            .chain(&self.last)
-            .fold(self.before.clone(), |all, bound| all.narrowed(bound))
+        Cow::Owned(
+            bounds
+                .iter()
+                .chain(&self.last)
+                .fold(self.before.clone(), |all, bound| all.narrowed(bound)),
+        )
     }
 }
 
@@ -239,13 +243,21 @@ fn of_row(environment: &Environment, driver: Option<Driver>) -> Vec<Bound> {
     bounds
 }
 
-/// Every provider that is installed, by its key.
+/// What every provider comes to.
+#[derive(Clone, Debug)]
+pub(crate) struct Standings {
+    by_key: HashMap<String, Standing>,
+    /// One that is not installed.
+    of_none: Standing,
+}
+
+/// What every provider comes to.
 pub(crate) async fn standings(
     authority: &Authority,
     catalog: &Catalog,
-) -> Result<HashMap<String, Standing>, ServiceError> {
+) -> Result<Standings, ServiceError> {
     let installed = authority.plugins().list().await?;
-    Ok(installed
+    let by_key = installed
         .into_iter()
         .map(|installed| {
             let standing = match (catalog.loaded_current(&installed), withheld_by(&installed)) {
@@ -257,21 +269,24 @@ pub(crate) async fn standings(
             };
             (installed.key, standing)
         })
-        .collect())
+        .collect();
+    let why = "no plugin of its provider's key is installed";
+    Ok(Standings {
+        by_key,
+        of_none: Standing::nothing(Term::Exports, why),
+    })
 }
 
 /// What one environment comes to, by the standing of its provider.
-pub(crate) fn effective(
-    standings: &HashMap<String, Standing>,
+pub(crate) fn effective<'a>(
+    standings: &'a Standings,
     environment: &Environment,
-) -> Effective {
-    standings.get(&environment.provider).map_or_else(
-        || {
-            let why = "no plugin of its provider's key is installed";
-            Standing::nothing(Term::Exports, why).with(environment)
-        },
-        |standing| standing.with(environment),
-    )
+) -> Cow<'a, Effective> {
+    standings
+        .by_key
+        .get(&environment.provider)
+        .unwrap_or(&standings.of_none)
+        .with(environment)
 }
 
 const UNLOADED: &str = "its component cannot be loaded; the server's log says why";
@@ -319,7 +334,7 @@ pub(crate) async fn capabilities(
         name: environment.name.clone(),
         assignable: environment.status == EnvironmentStatus::Active
             && environment.driver != EnvironmentDriver::Local,
-        effective: effective(&standings, environment),
+        effective: effective(&standings, environment).into_owned(),
     });
     Ok(Capabilities {
         providers,

@@ -211,7 +211,7 @@ impl Service {
             ..AcquireRequest::default()
         };
         let acquired = self
-            .acquire_for(actor, &environment.id, request, Purpose::Probe)
+            .acquire_for(actor, &environment.id, request, Purpose::Probe, None)
             .await;
         let (lease, mut findings) = match acquired {
             Ok(lease) => (Some(lease), Vec::new()),

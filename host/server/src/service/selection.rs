@@ -3,16 +3,16 @@
 //! Asking reads rows and compares sets: nothing is leased, started or reached, no component is called and no secret is
 //! looked at. The choice itself is a pure function ([`among`]); an environment is in exactly one of its two lists.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use leasehold_authority::{Environment, EnvironmentDriver, EnvironmentFilter};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::Service;
 use super::capability::{Capability, Effective, Set};
 use super::error::ServiceError;
-use super::narrowing::{self, Standing};
+use super::narrowing::{self, Standings};
 
 /// What somebody needs of an environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -100,6 +100,22 @@ impl Requirement {
         self.required.with(Capability::Lifecycle).or(reuse)
     }
 
+    /// The same requirement is the same text, in whatever order it was written.
+    pub(crate) fn canonical(&self) -> String {
+        let names = |set: Set| set.iter().map(Capability::as_str).collect::<Vec<_>>();
+        let platform = self.platform.as_ref();
+        json!({
+            "required": names(self.required),
+            "preferred": names(self.preferred),
+            "platform": platform.map(|p| [&p.os, &p.architecture, &p.libc]),
+            "reuse": self.reuse,
+            "labels": self.labels,
+            "driver": self.driver.map(EnvironmentDriver::as_str),
+            "provider": self.provider,
+        })
+        .to_string()
+    }
+
     /// The conditions that are no capabilities.
     fn conditions(&self, environment: &Environment, lacks: &mut Vec<Lack>) {
         let mut lack = |what, by, reason: String| {
@@ -152,11 +168,11 @@ fn lacking(effective: &Effective, wanted: Set) -> Vec<Lack> {
         .collect()
 }
 
-/// Chooses among these. `standings` is of providers by their keys, `in_use` has the environments that a lease has for
+/// Chooses among these. `in_use` has the environments that a lease has for
 /// itself.
 pub(crate) fn among(
     environments: &[Environment],
-    standings: &HashMap<String, Standing>,
+    standings: &Standings,
     in_use: &HashSet<String>,
     requirement: &Requirement,
 ) -> Selection {

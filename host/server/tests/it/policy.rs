@@ -62,7 +62,28 @@ fetchHostKey            + + - - - - - - ! !
 getDefaultEnvironment   + + + ? - - - - ! !
 setDefaultEnvironment   + + - - - - - - ! !
 selectEnvironment       + + + ? ~ ~ ~ ? ! !
+resolveAssignment       + + + ? ~ ~ ? ? ! !
+listAgents              + + + ? - - - - ! !
+createAgent             + + - - - - - - ! !
+getAgent                + + + ? - - - - ! !
+updateAgent             + + - - - - - - ! !
+listProjects            + + + ? - - - - ! !
+createProject           + + - - - - - - ! !
+getProject              + + + ? - - - - ! !
+updateProject           + + - - - - - - ! !
+listWorkspaces          + + + ? - - - - ! !
+createWorkspace         + + - - - - - - ! !
+getWorkspace            + + + ? - - - - ! !
+updateWorkspace         + + - - - - - - ! !
+listIssues              + + + ? - - - - ! !
+createIssue             + + - - - - - - ! !
+getIssue                + + + ? - - - - ! !
+updateIssue             + + - - - - - - ! !
+listRuns                + + + ? - - - - ! !
+createRun               + + - - - - - - ! !
+getRun                  + + + ? - - - - ! !
 acquireLease            + + - - + + + ? ! !
+acquireChosenLease      + + - - + + + ? ! !
 listLeases              + + ~ ? + + + ? ! !
 listCompanyLeases       + + ~ ? + + + ? ! !
 getLease                + + ~ ? + + ? ? ! !
@@ -104,6 +125,7 @@ const EMPTY_HANDED: [&str; 4] = ["getProgress", "grantPlugin", "denyPlugin", "ro
 fn body(operation: &str) -> &'static str {
     match operation {
         "acquireLease" => r#"{"timeoutMs":30000}"#,
+        "acquireChosenLease" => r#"{"requirement":{"required":["teleport"]}}"#,
         "selectEnvironment" => r#"{"required":["execution"]}"#,
         "renewLease" => r#"{"ttlSeconds":600}"#,
         "runCommand" => r#"{"argv":["true"]}"#,
@@ -117,6 +139,15 @@ fn body(operation: &str) -> &'static str {
         | "updateSecretVersion"
         | "createEnvironment"
         | "updateEnvironment"
+        | "createAgent"
+        | "createProject"
+        | "createWorkspace"
+        | "createIssue"
+        | "createRun"
+        | "updateAgent"
+        | "updateProject"
+        | "updateWorkspace"
+        | "updateIssue"
         | "probeDraft"
         | "setDefaultEnvironment"
         | "updateInstanceSettings"
@@ -132,6 +163,7 @@ fn body(operation: &str) -> &'static str {
 fn query(operation: &str) -> &'static str {
     match operation {
         "resolveEnvironment" => "?name=box",
+        "resolveAssignment" => "?agent=a1&run=r1",
         "putFiles" | "getFiles" => "?path=.",
         _ => "",
     }
@@ -166,6 +198,18 @@ fn rooms() -> Option<Rooms> {
     let path = format!("/api/environment-leases/{lease}/executions");
     let ran = server.operator("POST", &path, r#"{"argv":["true"]}"#);
     assert_eq!(ran.status, 200, "{}", ran.body);
+    let assigned = json!({"id": "a1", "environmentId": leased.environment});
+    for (kind, body) in [
+        ("agents", assigned),
+        ("projects", json!({"id": "p1"})),
+        ("workspaces", json!({"id": "w1"})),
+        ("issues", json!({"id": "i1"})),
+        ("runs", json!({"id": "r1", "agentId": "a1"})),
+    ] {
+        let path = format!("/api/companies/{company}/{kind}");
+        let made = server.operator("POST", &path, &body.to_string());
+        assert_eq!(made.status, 201, "{}", made.body);
+    }
     let secrets = server.operator("GET", &format!("/api/companies/{company}/secrets"), "");
     let (spare, _) = token(server, &json!({"name": "spare", "role": "admin"}));
     let ids = BTreeMap::from([
@@ -184,6 +228,11 @@ fn rooms() -> Option<Rooms> {
         ("tokenId", spare),
         ("key", "ssh".to_owned()),
         ("progressId", "nothing".to_owned()),
+        ("agentId", "a1".to_owned()),
+        ("projectId", "p1".to_owned()),
+        ("workspaceId", "w1".to_owned()),
+        ("issueId", "i1".to_owned()),
+        ("runId", "r1".to_owned()),
     ]);
     let agent = |company: &str, run: Option<&str>| {
         let mut body = json!({"name": "agent", "role": "agent", "companyId": company});
@@ -327,7 +376,9 @@ fn every_route_answers_every_kind_of_actor_as_the_table_says() {
             // Where the environment keeps workspaces stands in its row and in its leases'.
             // What chooses tells names, or none.
             let tells = match operation {
-                "getCapabilities" | "selectEnvironment" => answer.body.contains("\"box\""),
+                "getCapabilities" | "selectEnvironment" | "resolveAssignment" => {
+                    answer.body.contains("\"box\"")
+                }
                 _ => answer.body.contains("/leases"),
             };
             let right = match *wanted {

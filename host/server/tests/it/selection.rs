@@ -117,6 +117,7 @@ fn every_environment_is_a_candidate_or_is_told_which_term_took_what_was_asked_fo
     assert_eq!(names(&all, "candidates"), ["labelled", "plain"]);
     assert_eq!(all["candidateCount"], 2);
     assert_eq!(lack(&all, "old"), [pair("lifecycle", "configuration")]);
+    assert_eq!(lack(&all, "local"), [pair("lifecycle", "configuration")]);
     let commands = house.select(&json!({"required": ["execution", "tty", "reuse"]}));
     assert_eq!(names(&commands, "candidates"), [""; 0]);
     assert_eq!(
@@ -345,4 +346,332 @@ fn an_agent_learns_ids_and_booleans_and_no_word_of_a_target() {
     assert_eq!(archive.status, 200, "{}", archive.body);
     let archived = ask("agent", "GET", "capabilities", "").json();
     assert_eq!(archived["environments"], json!([]));
+}
+
+#[test]
+fn a_lease_by_requirement_is_of_the_best_that_can_be_leased_and_tells_what_came_before() {
+    let Some(house) = House::new() else { return };
+    let (first, second) = (
+        house.environment("a", &json!({})),
+        house.environment("b", &json!({})),
+    );
+    let path = house.path("environment-leases");
+    let body = json!({"requirement": {"required": ["lifecycle"]}, "idempotencyKey": "k", "ttlSeconds": 600});
+    let made = house.post(&path, &body);
+    assert_eq!(made.status, 201, "{}", made.body);
+    let made = made.json();
+    assert_eq!(
+        (&made["environmentId"], &made["chosenBy"]),
+        (&json!(first), &json!("requirement"))
+    );
+    assert_eq!(
+        (&made["lease"]["status"], &made["tried"]),
+        (&json!("active"), &json!([]))
+    );
+    // The same request is the same lease, though another would be chosen now.
+    let archive = house.server.operator(
+        "PATCH",
+        &format!("/api/environments/{first}"),
+        r#"{"status":"archived"}"#,
+    );
+    assert_eq!(archive.status, 200, "{}", archive.body);
+    let again = house.post(&path, &body).json();
+    assert_eq!(
+        (&again["lease"]["id"], &again["chosenBy"]),
+        (&made["lease"]["id"], &json!("repeated"))
+    );
+    let mut otherwise = body.clone();
+    otherwise["requirement"]["preferred"] = json!(["files"]);
+    let otherwise = house.post(&path, &otherwise);
+    assert_eq!(
+        (otherwise.status, &*otherwise.code()),
+        (409, "idempotency_mismatch")
+    );
+    let other = house.post(&path, &json!({"requirement": {}})).json();
+    assert_eq!(other["environmentId"], json!(second));
+    let none = house.post(&path, &json!({"requirement": {"required": ["files"]}}));
+    assert_eq!(
+        (none.status, &*none.code()),
+        (409, "no_candidate"),
+        "{}",
+        none.body
+    );
+    let details = none.json()["details"].clone();
+    assert_eq!(
+        details["excluded"].as_array().unwrap().len(),
+        3,
+        "{details}"
+    );
+    assert_eq!(lack(&details, "b"), [pair("files", "exports")]);
+    let unknown = house.post(&path, &json!({"requirement": {"required": ["teleport"]}}));
+    assert_eq!(
+        unknown.json()["details"]["violations"][0]["pointer"],
+        "/requirement/required/0"
+    );
+}
+
+#[test]
+fn where_the_best_was_taken_the_next_is_leased_and_where_all_were_each_is_explained() {
+    let Some(leased) = Leased::new() else { return };
+    let house = House {
+        company: leased.company.clone(),
+        server: leased.server,
+    };
+    // The account is taken by a lease of another environment of the same target: no row tells it beforehand.
+    let row = house
+        .server
+        .operator(
+            "GET",
+            &format!("/api/environments/{}", leased.environment),
+            "",
+        )
+        .json();
+    let twin = json!({
+        "name": "a twin", "driver": "ssh", "provider": "ssh", "config": row["config"],
+    });
+    let twin = house.post(&house.path("environments"), &twin);
+    assert_eq!(twin.status, 201, "{}", twin.body);
+    let twin = twin.json()["id"].clone();
+    let path = house.path("environment-leases");
+    let body = json!({"requirement": {"required": ["execution"]}});
+    let none = house.post(&path, &body);
+    assert_eq!(
+        (none.status, &*none.code()),
+        (409, "no_candidate"),
+        "{}",
+        none.body
+    );
+    let tried = none.json()["details"]["tried"].clone();
+    let codes: Vec<(&str, &str)> = (tried.as_array().unwrap().iter())
+        .map(|one| (one["name"].as_str().unwrap(), one["code"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        codes,
+        [("a twin", "target_in_use"), ("box", "target_in_use")]
+    );
+    assert!(install(&house.server, "null"));
+    house.environment("z null", &json!({}));
+    let next = house.post(&path, &json!({"requirement": {"preferred": ["execution"]}}));
+    assert_eq!(next.status, 201, "{}", next.body);
+    let next = next.json();
+    assert_eq!(next["lease"]["environmentName"], "z null", "{next}");
+    assert_eq!(
+        (
+            &next["tried"][0]["environmentId"],
+            &next["tried"][0]["code"]
+        ),
+        (&twin, &json!("target_in_use"))
+    );
+    // An agent hears the code and no word more.
+    let (_, token) = house.server.token_of("agent", Some(&house.company));
+    let authorization = format!("Bearer {token}");
+    let headers = [
+        ("authorization", authorization.as_str()),
+        ("content-type", "application/json"),
+    ];
+    let heard = house.server.tcp("POST", &path, &headers, &body.to_string());
+    assert_eq!(heard.status, 409, "{}", heard.body);
+    for word in ["a twin", "z null", "shared account"] {
+        assert!(!heard.body.contains(word), "{word} in {}", heard.body);
+    }
+}
+
+#[test]
+fn what_is_assigned_is_leased_and_nothing_in_its_place() {
+    let Some(house) = House::new() else { return };
+    let (near, far) = (
+        house.environment("near", &json!({})),
+        house.environment("far", &json!({})),
+    );
+    for (kind, body) in [
+        ("agents", json!({"id": "a", "environmentId": near})),
+        ("projects", json!({"id": "p"})),
+        ("issues", json!({"id": "i", "projectId": "p"})),
+        ("runs", json!({"id": "r", "agentId": "a", "issueId": "i"})),
+    ] {
+        let made = house.post(&house.path(kind), &body);
+        assert_eq!(made.status, 201, "{}", made.body);
+    }
+    let body = json!({"name": "agent", "role": "agent", "companyId": house.company, "runId": "r"});
+    let token = house.post("/api/tokens", &body).json()["secret"].clone();
+    let authorization = format!("Bearer {}", token.as_str().unwrap());
+    let asks = |method: &str, path: &str, body: &str| {
+        let mut headers = vec![("authorization", authorization.as_str())];
+        if !body.is_empty() {
+            headers.push(("content-type", "application/json"));
+        }
+        house.server.tcp(method, path, &headers, body)
+    };
+    let question = house.path("environments/assignment");
+    // The agent's token stands for its run, and hears ids and booleans.
+    let own = asks("GET", &question, "");
+    assert_eq!(own.status, 200, "{}", own.body);
+    let says = own.json();
+    assert_eq!(
+        (&says["decidedBy"], &says["environmentId"]),
+        (&json!("agent"), &json!(near))
+    );
+    assert_eq!(says["allowed"], true);
+    assert!(!own.body.contains("\"near\""), "{}", own.body);
+    assert_eq!(
+        asks("GET", &format!("{question}?run=other"), "").status,
+        404
+    );
+    let leases = house.path("environment-leases");
+    let made = asks("POST", &leases, "{}");
+    assert_eq!(made.status, 201, "{}", made.body);
+    let made = made.json();
+    assert_eq!(
+        (&made["environmentId"], &made["level"]),
+        (&json!(near), &json!("agent"))
+    );
+    assert_eq!(made["lease"]["runId"], "r");
+    // A project outranks an agent, and goes on deciding where its environment cannot be leased.
+    let assign = json!({"environmentId": far}).to_string();
+    let assigned = house.server.operator("PATCH", "/api/projects/p", &assign);
+    assert_eq!(assigned.status, 200, "{}", assigned.body);
+    let archive = format!("/api/environments/{far}");
+    let archived = house
+        .server
+        .operator("PATCH", &archive, r#"{"status":"archived"}"#);
+    assert_eq!(archived.status, 200, "{}", archived.body);
+    let told = house
+        .server
+        .operator("GET", &format!("{question}?run=r"), "")
+        .json();
+    assert_eq!(
+        (&told["decidedBy"], &told["allowed"]),
+        (&json!("project"), &json!(false))
+    );
+    let levels = told["levels"].as_array().unwrap();
+    let project = levels
+        .iter()
+        .find(|level| level["level"] == "project")
+        .unwrap();
+    assert_eq!(project["lacks"][0]["by"], "configuration", "{told}");
+    let agent = levels
+        .iter()
+        .find(|level| level["level"] == "agent")
+        .unwrap();
+    assert_eq!(
+        (&agent["environmentId"], &agent["allowed"]),
+        (&json!(near), &json!(true))
+    );
+    let refused = asks("POST", &leases, "{}");
+    assert_eq!(
+        (refused.status, &*refused.code()),
+        (409, "no_candidate"),
+        "{}",
+        refused.body
+    );
+    let nothing = house.post(&leases, &json!({}));
+    assert_eq!(
+        (nothing.status, &*nothing.code()),
+        (409, "no_candidate"),
+        "{}",
+        nothing.body
+    );
+    let cleared = house
+        .server
+        .operator("PATCH", "/api/projects/p", r#"{"environmentId":null}"#);
+    assert_eq!(cleared.json()["environmentId"], Value::Null);
+    let again = house
+        .server
+        .operator("GET", &format!("{question}?run=r"), "")
+        .json();
+    assert_eq!(again["decidedBy"], "agent");
+}
+
+#[test]
+fn the_command_selects_leases_and_assigns_as_the_documentation_says() {
+    let Some(house) = House::new() else { return };
+    let labels = json!({"metadata": {"labels": {"zone": "west"}}});
+    let west = house.environment("west room", &labels);
+    house.environment("east room", &json!({}));
+    let run = |args: &[&str]| {
+        let out = house.server.home.leasehold().args(args).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (
+            out.status.code().unwrap(),
+            text(&out.stdout),
+            text(&out.stderr),
+        )
+    };
+    let (code, told, _) = run(&[
+        "select",
+        "--require",
+        "lifecycle",
+        "--prefer",
+        "tty,files",
+        "--label",
+        "zone=west",
+    ]);
+    assert_eq!(code, 0);
+    assert!(told.contains(&west), "{told}");
+    assert!(
+        told.contains("east room is none: label: it has no label \"zone\" (labels)"),
+        "{told}"
+    );
+    let (code, _, wrong) = run(&["select", "--label", "zone"]);
+    assert!(
+        code == 2 && wrong.contains("is not NAME=VALUE"),
+        "{code} {wrong}"
+    );
+    let (code, told, _) = run(&[
+        "--json",
+        "lease",
+        "acquire",
+        "--label",
+        "zone=west",
+        "--ttl",
+        "10m",
+    ]);
+    let leased: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(
+        (code, &leased["environmentId"]),
+        (0, &json!(west)),
+        "{told}"
+    );
+    let (code, told, _) = run(&["lease", "acquire", "--require", "lifecycle"]);
+    assert!(code == 0 && told.contains("lease_"), "{told}");
+    for args in [
+        &["project", "create", "--id", "website"][..],
+        &["issue", "create", "--id", "issue-7", "--project", "website"],
+        &["agent", "create", "--id", "coder", "--name", "Coder"],
+        &[
+            "run", "create", "--id", "run-17", "--agent", "coder", "--issue", "issue-7",
+        ],
+        &["agent", "set", "coder", "--environment", "west room"],
+        &["project", "set", "website", "--environment", "east room"],
+    ] {
+        let (code, _, wrong) = run(args);
+        assert_eq!(code, 0, "{args:?}: {wrong}");
+    }
+    let (_, told, _) = run(&["assignment", "--run", "run-17"]);
+    assert!(
+        told.contains("project website: east room (decides)"),
+        "{told}"
+    );
+    assert!(told.contains("agent coder: west room\n"), "{told}");
+    let (code, told, _) = run(&[
+        "--json",
+        "lease",
+        "acquire",
+        "--assigned",
+        "--run",
+        "run-17",
+    ]);
+    let leased: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((code, &leased["level"]), (0, &json!("project")), "{told}");
+    let (code, told, _) = run(&["project", "set", "website", "--no-environment"]);
+    assert!(code == 0 && !told.contains("env_"), "{told}");
+    let (_, told, _) = run(&["agent", "list"]);
+    assert!(told.contains("coder") && told.contains(&west), "{told}");
+    for args in [
+        &["lease", "acquire"][..],
+        &["lease", "acquire", "west room", "--require", "files"],
+    ] {
+        let (code, _, wrong) = run(args);
+        assert!(code == 2 && wrong.contains("--assigned"), "{code} {wrong}");
+    }
 }
