@@ -7,6 +7,7 @@
 
 mod delete;
 mod draft;
+mod reserved;
 mod row;
 
 use std::sync::Arc;
