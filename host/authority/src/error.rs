@@ -28,6 +28,8 @@ pub mod code {
     pub const ENVIRONMENT_INACTIVE: &str = "environment_inactive";
     /// The environment is no longer what the caller read.
     pub const ENVIRONMENT_CHANGED: &str = "environment_changed";
+    /// The row is at another revision than the caller's precondition names; details have `revision`.
+    pub const REVISION_MISMATCH: &str = "revision_mismatch";
     /// Leases hold the environment; details have the reasons.
     pub const ENVIRONMENT_NOT_DELETABLE: &str = "environment_not_deletable";
     /// Another lease has the target for itself; details have `leaseId`.

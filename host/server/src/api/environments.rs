@@ -1,7 +1,7 @@
 //! Environments: list, create, read, change, delete, and what deleting would touch.
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode, header};
 use leasehold_authority::{
     BlastRadius, Environment, EnvironmentDraft, EnvironmentDriver, EnvironmentFilter,
     EnvironmentPatch, EnvironmentStatus, Scope, SecretRef, Selector, View,
@@ -13,11 +13,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::body::{Id, Json, Query};
-use super::errors::ApiError;
+use super::errors::{ApiError, ErrorCode};
 use super::time::Time;
 use crate::access::Caller;
 use crate::app::App;
-use crate::service::Service;
+use crate::service::{Precondition, Service, entity_tag};
 
 /// An environment. Who does not manage the server sees `config` and `envVars` empty and no metadata.
 #[derive(Debug, Serialize, ToSchema)]
@@ -381,14 +381,39 @@ async fn create(
 fn view(status: StatusCode, row: &Environment, service: &Service) -> axum::response::Response {
     axum::response::IntoResponse::into_response((
         status,
+        tag(row),
         axum::Json(EnvironmentView::of(row, true, service)),
     ))
+}
+
+/// The entity tag of a row, as a header.
+fn tag(row: &Environment) -> [(axum::http::HeaderName, String); 1] {
+    [(header::ETAG, entity_tag(row))]
+}
+
+/// What `If-Match` asks for.
+fn precondition(headers: &HeaderMap) -> Result<Precondition, ApiError> {
+    let lines: Result<Vec<&str>, _> = headers
+        .get_all(header::IF_MATCH)
+        .iter()
+        .map(|line| line.to_str())
+        .collect();
+    let read = lines
+        .map_err(|_| "is not text")
+        .and_then(|lines| Precondition::parse(&lines));
+    read.map_err(|why| {
+        ApiError::new(
+            ErrorCode::BadRequest,
+            format!("the If-Match header {why}; send the ETag of the environment as it was read"),
+        )
+    })
 }
 
 /// Get an environment
 #[utoipa::path(get, path = "/api/environments/{environmentId}", operation_id = "getEnvironment", tag = "environments",
     params(("environmentId" = String, Path, description = "The environment's id")),
-    responses((status = 200, description = "The environment", body = EnvironmentView)))]
+    responses((status = 200, description = "The environment", body = EnvironmentView,
+        headers(("ETag" = String, description = "Changes with every change of the environment")))))]
 async fn get(
     State(app): State<App>,
     caller: Caller,
@@ -397,27 +422,33 @@ async fn get(
     let (row, view) = seen(&app, &caller, &id).await?;
     let service = app.service()?;
     let view = EnvironmentView::of(&row, view == View::Whole, service);
-    Ok(axum::response::IntoResponse::into_response(axum::Json(
-        view,
+    Ok(axum::response::IntoResponse::into_response((
+        tag(&row),
+        axum::Json(view),
     )))
 }
 
 /// Change an environment
 ///
-/// Leases that exist are released by what they were acquired with, not by this.
+/// Leases that exist are released by what they were acquired with, not by this. Without `If-Match` it is laid over whatever
+/// is there; with it, it is made of what was read or not at all (412).
 #[utoipa::path(patch, path = "/api/environments/{environmentId}", operation_id = "updateEnvironment", tag = "environments",
-    params(("environmentId" = String, Path, description = "The environment's id")),
+    params(("environmentId" = String, Path, description = "The environment's id"),
+        ("If-Match" = Option<String>, Header, description = "The `ETag` of the environment as it was read; or its `revision` in quotes; or `*`")),
     request_body = EnvironmentPatchBody,
-    responses((status = 200, description = "The environment", body = EnvironmentView)))]
+    responses((status = 200, description = "The environment", body = EnvironmentView,
+        headers(("ETag" = String, description = "Changes with every change of the environment")))))]
 async fn update(
     State(app): State<App>,
     caller: Caller,
     Id(id): Id,
+    headers: HeaderMap,
     Json(body): Json<EnvironmentPatchBody>,
 ) -> Result<axum::response::Response, ApiError> {
     let service = app.service()?;
+    let expected = precondition(&headers)?;
     let row = service
-        .update_environment(&caller, &id, body.try_into()?)
+        .update_environment(&caller, &id, body.try_into()?, &expected)
         .await?;
     Ok(view(StatusCode::OK, &row, service))
 }
@@ -495,7 +526,7 @@ mod tests {
     fn a_status_or_driver_that_does_not_exist_is_refused_with_those_that_do() {
         assert!(query("status=active&driver=ssh").is_ok());
         let error = query("status=bogus").unwrap_err();
-        assert_eq!(error.code.status().as_u16(), 422);
+        assert_eq!(error.code.status().as_u16(), 400);
         assert!(error.message.contains("active, archived"), "{error}");
         assert!(
             query("driver=bogus")

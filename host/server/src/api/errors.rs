@@ -87,6 +87,7 @@ codes! {
     FailedPrecondition "failed_precondition" 409 "The target is not in a state that allows this.",
     Cancelled "cancelled" 409 "The operation was cancelled before it was done.",
     PayloadTooLarge "payload_too_large" 413 "The body, or a frame of a stream, is larger than this path takes. The message gives the limit.",
+    RevisionMismatch "revision_mismatch" 412 "The row is no longer what If-Match names; details.revision and details.targetRevision are what it is now.",
     UnsupportedMediaType "unsupported_media_type" 415 "The Content-Type is missing or not the one that this path takes.",
     Invalid "invalid" 422 "A field is wrong. details.violations names each with a JSON pointer and says how to mend it.",
     InvalidConfig "invalid_config" 422 "The configuration of the environment is wrong. details.violations names each field.",
@@ -168,9 +169,14 @@ impl ApiError {
         }])
     }
 
-    /// Wrong fields; the message is made of them.
+    /// Wrong fields; the message is made of them. A query that is wrong is a request that is not well-formed.
     pub fn violations(violations: Vec<FieldViolation>) -> ApiError {
-        let mut error = ApiError::new(ErrorCode::Invalid, sentence(&violations));
+        let of_query = violations.iter().any(|v| v.pointer.starts_with('?'));
+        let code = match of_query {
+            true => ErrorCode::BadRequest,
+            false => ErrorCode::Invalid,
+        };
+        let mut error = ApiError::new(code, sentence(&violations));
         error.violations = violations;
         error
     }

@@ -13,6 +13,7 @@ pub mod errors;
 pub mod executions;
 pub mod files;
 pub mod health;
+pub mod ids;
 pub mod leases;
 pub mod names;
 pub mod openapi;

@@ -12,6 +12,7 @@ use utoipa_axum::routes;
 
 use super::body::{Id, Json, Query};
 use super::errors::ApiError;
+use super::ids;
 use super::time::Time;
 use crate::access::Caller;
 use crate::app::App;
@@ -195,6 +196,7 @@ async fn list(
     Query(query): Query<TokenQuery>,
 ) -> Result<axum::Json<Vec<TokenView>>, ApiError> {
     caller.sees_all()?;
+    ids::check_filter("companyId", query.company_id.as_deref())?;
     let tokens = app.service()?.authority().tokens();
     let rows = tokens.list(query.company_id.as_deref()).await?;
     Ok(axum::Json(rows.into_iter().map(Into::into).collect()))

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_authority::{
-    Actor, Environment, EnvironmentDraft, EnvironmentPatch, EnvironmentSecrets, SecretUse,
-    take_pasted,
+    Actor, Environment, EnvironmentDraft, EnvironmentPatch, EnvironmentSecrets,
+    Error as AuthorityError, PastedSecret, SecretUse, take_pasted,
 };
 use leasehold_contract::{FieldViolation, Purpose};
 use leasehold_egress::SshTarget;
@@ -22,9 +22,13 @@ use super::configuration::{self, Format};
 use super::context;
 use super::error::ServiceError;
 use super::loaded::Loaded;
+use super::precondition::Precondition;
 
 /// Time for `check-config`, which reaches nothing.
 const CHECK_CONFIG: Duration = Duration::from_secs(10);
+
+/// How often a change is laid anew over what another process saved in between.
+const TRIES: u32 = 16;
 
 /// A draft that may be saved.
 pub(crate) struct Checked {
@@ -67,17 +71,42 @@ impl Service {
     /// types endpoints and binds secrets: another name blesses nothing that another revision of the provider wants
     /// otherwise.
     ///
+    /// Changes of one environment go one after another, each laid over what the one before left; where another process
+    /// was in between, it is laid over that anew. None is lost, and none brings back what another has changed.
+    ///
     /// # Errors
-    /// Every violation at once; nothing is saved then. `Stale` where somebody else changed it meanwhile.
+    /// Every violation at once; nothing is saved then. `revision_mismatch` where `expected` is not what is there.
     pub async fn update_environment(
         &self,
         actor: &Actor,
         id: &str,
         mut patch: EnvironmentPatch,
+        expected: &Precondition,
     ) -> Result<Environment, ServiceError> {
         self.accepting()?;
         let pasted = take_pasted(patch.config.as_mut(), patch.env_vars.as_mut())?;
-        let before = self.authority().environments().get(id).await?;
+        let _turn = self.turns().take(id).await;
+        for _ in 0..TRIES {
+            let before = self.authority().environments().get(id).await?;
+            expected.check(&before)?;
+            match self.patch(actor, before, patch.clone(), &pasted).await {
+                Err(ServiceError::Authority(AuthorityError::Stale { .. })) => {}
+                done => return done,
+            }
+        }
+        let now = self.authority().environments().get(id).await?;
+        Err(Precondition::changed(&now))
+    }
+
+    /// Lays a patch over what was read, and saves it if that still stands.
+    async fn patch(
+        &self,
+        actor: &Actor,
+        before: Environment,
+        patch: EnvironmentPatch,
+        pasted: &[PastedSecret],
+    ) -> Result<Environment, ServiceError> {
+        let id = &before.id;
         // Fields of the configuration that this save says.
         let said: Vec<String> = (patch.config.iter().flatten())
             .map(|(field, _)| field.clone())
@@ -106,20 +135,14 @@ impl Service {
                 as_bound(&mut uses, self.bound(id).await?);
             }
         }
-        Ok(self
-            .authority()
-            .environments()
-            .update(
-                actor,
-                id,
-                before.revision,
-                draft,
-                EnvironmentSecrets {
-                    uses,
-                    pasted,
-                    endpoints,
-                },
-            )
+        let secrets = EnvironmentSecrets {
+            uses,
+            pasted: pasted.to_vec(),
+            endpoints,
+        };
+        let environments = self.authority().environments();
+        Ok(environments
+            .update(actor, id, before.revision, draft, secrets)
             .await?)
     }
 

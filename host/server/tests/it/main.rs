@@ -12,6 +12,7 @@ mod api;
 mod archives;
 mod client;
 mod command;
+mod edits;
 mod leased;
 mod lifecycle;
 mod live;
