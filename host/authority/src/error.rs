@@ -36,8 +36,12 @@ pub mod code {
     pub const TARGET_IN_USE: &str = "target_in_use";
     /// Another lease has the resource; details have `leaseId`.
     pub const RESOURCE_CLAIMED: &str = "resource_claimed";
-    /// The idempotency key was used with another request; details have `leaseId`.
+    /// The idempotency key was used with another request; details have `leaseId` of a lease's.
     pub const IDEMPOTENCY_MISMATCH: &str = "idempotency_mismatch";
+    /// The request of the idempotency key is being worked on.
+    pub const IDEMPOTENCY_IN_PROGRESS: &str = "idempotency_in_progress";
+    /// The request of the idempotency key was done, and its answer is not there; details have `id` of what it made.
+    pub const IDEMPOTENCY_SPENT: &str = "idempotency_spent";
     /// The lease's state does not allow it; details have `status`.
     pub const LEASE_STATE: &str = "lease_state";
     /// The lease has expired.

@@ -8,7 +8,7 @@
 //!
 //! The doors are the areas: [`Authority::companies`], [`Authority::tokens`], [`Authority::plugins`],
 //! [`Authority::secrets`], [`Authority::environments`], [`Authority::leases`], [`Authority::executions`],
-//! [`Authority::activity`].
+//! [`Authority::activity`], [`Authority::idempotency`].
 
 mod activity;
 mod actor;
@@ -17,6 +17,7 @@ mod environment;
 mod error;
 mod execution;
 mod id;
+mod idempotency;
 mod instance;
 mod keys;
 mod lease;
@@ -38,6 +39,7 @@ pub use environment::{
 };
 pub use error::{Error, Result, code};
 pub use execution::{Execution, ExecutionStatus, Executions, NewExecution, Outcome, Settled};
+pub use idempotency::{Begun as BegunRequest, Claim, Ended, Idempotency};
 pub use keys::MasterKeyError;
 pub use lease::machine::{
     Activation, Effect, Event, Jitter, Proof, Refused, State, Status, backoff, step,

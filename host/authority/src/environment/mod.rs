@@ -32,7 +32,7 @@ use crate::keys::Keys;
 use crate::policy::Operation;
 use crate::secret::{self, PastedSecret, Selector};
 use crate::store::{Store, Tx, is_unique_violation};
-use crate::{company, id, plugin};
+use crate::{company, id, idempotency, plugin};
 
 /// A secret that an environment refers to; no value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -123,6 +123,7 @@ impl Environments {
         let checked = draft::check(draft, uses)?;
         let (actor, company) = (actor.clone(), company.to_owned());
         let memory = Arc::clone(&self.memory);
+        let claim = idempotency::current();
         self.store
             .write(move |tx| {
                 Box::pin(async move {
@@ -134,6 +135,7 @@ impl Environments {
                     row::insert(tx, &environment)
                         .await
                         .map_err(taken(environment.name.clone()))?;
+                    idempotency::made(tx, claim.as_ref(), &environment.id).await?;
                     let company = &environment.company_id;
                     secret::put_pasted(tx, &actor, company, &environment.name, pasted).await?;
                     secret::bind(tx, &actor, company, &environment.id, checked.wanted, false)

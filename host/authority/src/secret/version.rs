@@ -17,6 +17,7 @@ use crate::actor::Actor;
 use crate::error::{Error, Result, code};
 use crate::keys::Key;
 use crate::policy::Operation;
+use crate::idempotency;
 use crate::store::Tx;
 
 /// A version's record; never its value.
@@ -115,9 +116,11 @@ impl Secrets {
         check_value("/value", &value)?;
         let (actor, id) = (actor.clone(), id.to_owned());
         let memory = Arc::clone(&self.environments);
+        let claim = idempotency::current();
         self.store
             .write(move |tx| {
                 Box::pin(async move {
+                    idempotency::made(tx, claim.as_ref(), &id).await?;
                     let keys = Arc::clone(&tx.keys);
                     let mut secret = row::load(&mut tx.db, &keys, &id).await?;
                     let version = secret.latest_version + 1;

@@ -11,6 +11,7 @@ mod companies;
 mod crash;
 mod environments;
 mod executions;
+mod idempotency;
 mod leases;
 mod made;
 mod opening;

@@ -1,7 +1,7 @@
 //! Leases: acquire, read, renew, release, abandon.
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use leasehold_authority::{EnvironmentDriver, Lease, LeaseFilter, Proof, Scope, Status, View};
 use leasehold_contract::Condition;
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,7 @@ use utoipa_axum::routes;
 use super::body::{Id, Json, OptionalJson, Query};
 use super::environments::one_of;
 use super::errors::ApiError;
+use super::once;
 use super::progress::{ProgressQuery, ProgressView};
 use super::time::Time;
 use crate::access::Caller;
@@ -175,7 +176,8 @@ pub struct LeaseQuery {
 pub struct AcquireBody {
     /// When it ends at the latest, in seconds from now; without, when it is released.
     ttl_seconds: Option<u32>,
-    /// The same key with the same request answers the same lease, also after a lost answer.
+    /// The same key with the same request answers the same lease, also after a lost answer. The `Idempotency-Key` header
+    /// says the same.
     idempotency_key: Option<String>,
     /// How long acquiring may take; without, as the provider says.
     timeout_ms: Option<u32>,
@@ -342,8 +344,16 @@ async fn acquire(
     caller: Caller,
     Id(environment): Id,
     Query(named): Query<ProgressQuery>,
+    headers: HeaderMap,
     OptionalJson(body): OptionalJson<AcquireBody>,
 ) -> Result<(StatusCode, axum::Json<LeaseView>), ApiError> {
+    let idempotency_key = match (body.idempotency_key, once::key_of(&headers)?) {
+        (Some(said), Some(key)) if said != key => {
+            let text = "is not what the Idempotency-Key header says; give one of the two";
+            return Err(ApiError::field("/idempotencyKey", text));
+        }
+        (said, key) => said.or(key),
+    };
     let progress_id = named.checked()?;
     let service = app.service()?;
     let row = service.authority().environments().get(&environment).await?;
@@ -362,7 +372,7 @@ async fn acquire(
     }
     let request = AcquireRequest {
         ttl_seconds: body.ttl_seconds,
-        idempotency_key: body.idempotency_key,
+        idempotency_key,
         agent_id: body.agent_id,
         run_id,
         workspace_id: body.workspace_id,

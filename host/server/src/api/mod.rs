@@ -16,6 +16,7 @@ pub mod health;
 pub mod ids;
 pub mod leases;
 pub mod names;
+pub mod once;
 pub mod openapi;
 pub mod plugin_views;
 pub mod plugins;
@@ -56,6 +57,7 @@ pub fn router(app: App) -> Router {
         )
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
+        .layer(middleware::from_fn_with_state(app.clone(), once::pass))
         .layer(middleware::from_fn_with_state(app.clone(), gate::pass))
         .with_state(app)
 }

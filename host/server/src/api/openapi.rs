@@ -15,6 +15,7 @@ use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 
 use super::errors::ErrorCode;
+use super::once;
 use crate::app::App;
 
 /// The shape of every refusal.
@@ -127,6 +128,16 @@ pub fn finish(mut document: OpenApi) -> Bytes {
             &mut item.delete,
         ];
         for operation in operations.into_iter().flatten() {
+            let named = operation.operation_id.as_deref();
+            if named.and_then(Operation::named).is_some_and(once::takes) {
+                let parameters = operation.parameters.get_or_insert_default();
+                parameters.push(RefOr::T(idempotency_key()));
+            }
+            for parameter in operation.parameters.iter_mut().flatten() {
+                if let RefOr::T(parameter) = parameter {
+                    describe(parameter);
+                }
+            }
             for range in ["4XX", "5XX"] {
                 operation
                     .responses
@@ -137,6 +148,33 @@ pub fn finish(mut document: OpenApi) -> Bytes {
         }
     }
     Bytes::from(document.to_json().unwrap_or_default())
+}
+
+fn idempotency_key() -> Parameter {
+    ParameterBuilder::new()
+        .name("Idempotency-Key")
+        .parameter_in(ParameterIn::Header)
+        .description(Some(
+            "The same key with the same request does it once and answers the same again, for a day; a lease's, as long as \
+             the lease is known",
+        ))
+        .schema(Some(
+            ObjectBuilder::new()
+                .schema_type(Type::String)
+                .pattern(Some("^[!#-\\[\\]-~]{1,200}$")),
+        ))
+        .build()
+}
+
+/// Says of an id in a path what ids look like.
+fn describe(parameter: &mut Parameter) {
+    let of_path = matches!(parameter.parameter_in, ParameterIn::Path);
+    if let (true, Some(pattern)) = (of_path, super::ids::pattern(&parameter.name)) {
+        let text = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .pattern(Some(pattern));
+        parameter.schema = Some(text.into());
+    }
 }
 
 /// The description, as it is.

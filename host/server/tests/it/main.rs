@@ -16,6 +16,7 @@ mod edits;
 mod leased;
 mod lifecycle;
 mod live;
+mod once;
 mod policy;
 mod secrets;
 mod server;
