@@ -4,7 +4,7 @@
 //! row is claimed before the work, told of in the transaction that makes something, and ends with the answer. So after a
 //! crash at any moment the row says what is true: not made, and the key is free again; or made, and it is not made a second
 //! time. Invariants: of a request only a keyed digest is stored, and no answer that shows a secret; what a row says is
-//! believed only with its authentication, under a key that outlives a change of the master key.
+//! believed only with its authentication. The key of the digests outlives a change of the master key.
 //!
 //! Leases have keys of their own (`lease`), which live as long as the lease's record.
 
@@ -12,7 +12,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use serde_json::json;
-use sqlx::Row as _;
+use sqlx::{Row as _, SqliteConnection};
 
 use crate::actor::{Actor, ActorKind};
 use crate::error::{Error, Result, code};
@@ -72,7 +72,7 @@ struct Known {
 
 impl Known {
     fn mac(&self, keys: &Keys, claim: &Claim) -> Mac {
-        Mac::new(&keys.requests, "idempotency key")
+        Mac::new(&keys.targets, "idempotency key")
             .text(&claim.actor)
             .text(&claim.key)
             .bytes(&self.request)
@@ -107,7 +107,9 @@ impl Known {
         if self.claimed_by.is_some() {
             return Err(Error::conflict(
                 code::IDEMPOTENCY_IN_PROGRESS,
-                format!("the request of idempotency key {key:?} is being worked on: ask again in a moment"),
+                format!(
+                    "the request of idempotency key {key:?} is being worked on: ask again in a moment"
+                ),
             ));
         }
         match (self.status.map(u16::try_from), self.answer) {
@@ -195,7 +197,7 @@ pub(crate) async fn made(tx: &mut Tx, claim: Option<&Claim>, id: &str) -> Result
 }
 
 /// Nobody works under this replica's name yet: what was not made is free again, and of what was made the answer is lost.
-pub(crate) async fn lapse(db: &mut sqlx::SqliteConnection, replica: &str) -> Result<()> {
+pub(crate) async fn lapse(db: &mut SqliteConnection, replica: &str) -> Result<()> {
     sqlx::query("DELETE FROM idempotency_keys WHERE claimed_by = $1 AND made IS NULL")
         .bind(replica)
         .execute(&mut *db)
@@ -205,6 +207,30 @@ pub(crate) async fn lapse(db: &mut sqlx::SqliteConnection, replica: &str) -> Res
         .execute(&mut *db)
         .await?;
     Ok(())
+}
+
+/// Authenticates every row under other keys, each after it verified under the old. The digests of requests stay: their
+/// key is carried over. Returns how many.
+pub(crate) async fn sign_again(db: &mut SqliteConnection, old: &Keys, new: &Keys) -> Result<u64> {
+    let rows = sqlx::query("SELECT * FROM idempotency_keys")
+        .fetch_all(&mut *db)
+        .await?;
+    for row in &rows {
+        let claim = Claim {
+            actor: row.try_get("actor")?,
+            key: row.try_get("idempotency_key")?,
+        };
+        let mac = Known::read(old, &claim, row)?.mac(new, &claim).done();
+        sqlx::query(
+            "UPDATE idempotency_keys SET mac = $3 WHERE actor = $1 AND idempotency_key = $2",
+        )
+        .bind(&claim.actor)
+        .bind(&claim.key)
+        .bind(&mac[..])
+        .execute(&mut *db)
+        .await?;
+    }
+    Ok(rows.len() as u64)
 }
 
 impl Idempotency {

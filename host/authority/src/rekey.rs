@@ -21,7 +21,7 @@ use crate::instance::{Instance, identify, take_key};
 use crate::keys::{MasterKey, MasterKeyError};
 use crate::open::{Authority, OpenError, Options, lock, turn};
 use crate::store::{self, now_ms};
-use crate::{environment, lease, plugin, secret, token};
+use crate::{environment, idempotency, lease, plugin, secret, token};
 
 /// What a change of the master key did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,6 +133,7 @@ async fn take_anew(
     rows += secret::re_wrap(&mut tx, old, &keys).await?;
     rows += environment::sign_again(&mut tx, old, &keys).await?;
     rows += lease::sign_again(&mut tx, old, &keys).await?;
+    rows += idempotency::sign_again(&mut tx, old, &keys).await?;
     let (recorded, heads) = activity::sign_again(&mut tx, old, &keys).await?;
     rows += recorded;
     let ends: BTreeMap<&String, serde_json::Value> = heads

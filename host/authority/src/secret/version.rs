@@ -15,9 +15,9 @@ use super::{Secret, Secrets, VersionStatus, binding, check_value, usage};
 use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::error::{Error, Result, code};
+use crate::idempotency;
 use crate::keys::Key;
 use crate::policy::Operation;
-use crate::idempotency;
 use crate::store::Tx;
 
 /// A version's record; never its value.

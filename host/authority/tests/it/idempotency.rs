@@ -29,7 +29,10 @@ async fn after_a_crash_a_key_says_whether_something_was_made() {
     fresh(&p, "nothing").await;
     match begin(&p, "made").await {
         Err(Error::Conflict { code, details, .. }) => {
-            assert_eq!((code, &details["id"]), ("idempotency_spent", &company.into()));
+            assert_eq!(
+                (code, &details["id"]),
+                ("idempotency_spent", &company.into())
+            );
         }
         other => panic!("{other:?}"),
     }
@@ -66,7 +69,9 @@ async fn a_key_is_known_for_a_day_and_through_a_change_of_the_master_key() {
             .unwrap();
     }
     let aged = |key: &str, ms: i64| {
-        format!("UPDATE idempotency_keys SET created_at = created_at - {ms} WHERE idempotency_key = '{key}'")
+        format!(
+            "UPDATE idempotency_keys SET created_at = created_at - {ms} WHERE idempotency_key = '{key}'"
+        )
     };
     p.edit(aged("old", 24 * 60 * 60 * 1000)).await;
     p.edit(aged("young", 24 * 60 * 60 * 1000 - 600_000)).await;
@@ -99,7 +104,11 @@ async fn an_edited_row_answers_nobody() {
         let answered = Ended::Answered(201, "{}");
         p.idempotency().end(claim, answered).await.unwrap();
         assert_eq!(p.edit(sql).await, 1, "{sql}");
-        let key = if sql.contains("idempotency_key =") { "b" } else { "a" };
+        let key = if sql.contains("idempotency_key =") {
+            "b"
+        } else {
+            "a"
+        };
         assert!(is_corrupt(begin(&p, key).await), "{sql}");
     }
 }

@@ -102,7 +102,9 @@ impl Tag {
     fn parse(text: &str) -> Tag {
         let number = |text: &str| {
             let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-            text.parse().ok().filter(|_| digits && !text.starts_with('0'))
+            text.parse()
+                .ok()
+                .filter(|_| digits && !text.starts_with('0'))
         };
         match text.split_once('-') {
             None => number(text).map(|revision| Tag::Revision(revision, None)),
@@ -135,13 +137,31 @@ mod tests {
         assert_eq!(read(" * "), Ok(Precondition::Exists));
         assert_eq!(read("\"7-3\""), one(Tag::Revision(7, Some(3))));
         assert_eq!(read("\"7\""), one(Tag::Revision(7, None)));
-        for other in ["\"\"", "\"x,y\"", "\"07\"", "\"+7\"", "\"7-\"", "\"7-3-1\"", "\"99999999999999999999\""] {
+        for other in [
+            "\"\"",
+            "\"x,y\"",
+            "\"07\"",
+            "\"+7\"",
+            "\"7-\"",
+            "\"7-3-1\"",
+            "\"99999999999999999999\"",
+        ] {
             assert_eq!(read(other), one(Tag::Other), "{other}");
         }
         let two = Precondition::OneOf(vec![Tag::Revision(1, None), Tag::Revision(2, Some(1))]);
         assert_eq!(read("\"1\" , \"2-1\""), Ok(two.clone()));
         assert_eq!(Precondition::parse(&["\"1\"", "\"2-1\""]), Ok(two));
-        for wrong in ["", "7", "W/\"7\"", "\"7", "\"7\" \"8\"", "\"7\",", "*, \"7\"", "\"a b\"", "\"a\u{7f}\""] {
+        for wrong in [
+            "",
+            "7",
+            "W/\"7\"",
+            "\"7",
+            "\"7\" \"8\"",
+            "\"7\",",
+            "*, \"7\"",
+            "\"a b\"",
+            "\"a\u{7f}\"",
+        ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }

@@ -33,10 +33,7 @@ pub fn with_environment() -> Option<(Server, String, String)> {
         r#"{"name":"nothing","driver":"sandbox","provider":"null"}"#,
     );
     assert_eq!(made.status, 201, "{}", made.body);
-    let path = format!(
-        "/api/environments/{}",
-        made.json()["id"].as_str().unwrap()
-    );
+    let path = format!("/api/environments/{}", made.json()["id"].as_str().unwrap());
     Some((server, company, path))
 }
 
@@ -205,7 +202,11 @@ fn if_match_is_one_of_what_was_read_or_any_and_what_cannot_be_read_is_refused() 
     assert_eq!(none.status, 404, "{}", none.body);
     // A rotation changes the tag, and not the revision alone.
     let row = server.operator("GET", &path, "").json();
-    assert_eq!(revisions(&row), (7, 1), "what changes no target raises no target");
+    assert_eq!(
+        revisions(&row),
+        (7, 1),
+        "what changes no target raises no target"
+    );
 }
 
 #[test]
@@ -230,8 +231,16 @@ fn a_patch_merges_one_level_deep_and_another_driver_starts_anew() {
             json!({"metadata": {"other": {"Team": "x", "deep": [{"key": 1}]}}}),
             false,
         ),
-        (json!({"description": "d"}), json!({"description": "d"}), false),
-        (json!({"description": null}), json!({"description": null}), false),
+        (
+            json!({"description": "d"}),
+            json!({"description": "d"}),
+            false,
+        ),
+        (
+            json!({"description": null}),
+            json!({"description": null}),
+            false,
+        ),
         (json!({"metadata": null}), json!({"metadata": null}), false),
         (json!({}), json!({}), false),
     ] {
@@ -264,13 +273,55 @@ fn a_patch_merges_one_level_deep_and_another_driver_starts_anew() {
 
 /// What the server says of its rows and nobody else does, as the API and the database spell it.
 const SERVERS: &[&str] = &[
-    "id", "companyId", "company_id", "revision", "targetRevision", "target_revision", "status",
-    "createdAt", "created_at", "updatedAt", "updated_at", "createdBy", "created_by", "mac", "hash",
-    "endpoints", "warnings", "version", "versions", "latest", "latestVersion", "sealed", "wrapped",
-    "revokedAt", "lastUsedAt", "expiresAt", "secret", "tokenId", "epoch", "acquisition", "resource",
-    "handle", "workspace", "proof", "provider", "providerLeaseId", "pluginDigest", "released",
-    "releasedAt", "acquiredAt", "cleanupStatus", "outcome", "exitCode", "granted", "qualification",
-    "platformQualification", "platformQualificationRecorded", "__proto__", "constructor",
+    "id",
+    "companyId",
+    "company_id",
+    "revision",
+    "targetRevision",
+    "target_revision",
+    "status",
+    "createdAt",
+    "created_at",
+    "updatedAt",
+    "updated_at",
+    "createdBy",
+    "created_by",
+    "mac",
+    "hash",
+    "endpoints",
+    "warnings",
+    "version",
+    "versions",
+    "latest",
+    "latestVersion",
+    "sealed",
+    "wrapped",
+    "revokedAt",
+    "lastUsedAt",
+    "expiresAt",
+    "secret",
+    "tokenId",
+    "epoch",
+    "acquisition",
+    "resource",
+    "handle",
+    "workspace",
+    "proof",
+    "provider",
+    "providerLeaseId",
+    "pluginDigest",
+    "released",
+    "releasedAt",
+    "acquiredAt",
+    "cleanupStatus",
+    "outcome",
+    "exitCode",
+    "granted",
+    "qualification",
+    "platformQualification",
+    "platformQualificationRecorded",
+    "__proto__",
+    "constructor",
 ];
 
 /// Those that a body may say all the same, as they are the client's there.
@@ -312,7 +363,9 @@ fn no_body_takes_a_column_that_is_the_servers_own() {
                 .replace("{executionId}", "exe-x")
                 .replace("{secretId}", "sec_x")
                 .replace("{version}", "1");
-            let route = route.split('{').map(|part| part.split_once('}').map_or(part, |(_, rest)| rest));
+            let route = route
+                .split('{')
+                .map(|part| part.split_once('}').map_or(part, |(_, rest)| rest));
             let route = route.collect::<Vec<_>>().join("x");
             for field in SERVERS {
                 if said.contains(field) {

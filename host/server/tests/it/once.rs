@@ -46,7 +46,12 @@ fn a_request_is_done_once_for_its_key_and_answered_again_also_after_a_restart() 
         );
     }
     let elsewhere = post(&server, "/api/secrets", "k-1", r#"{"name":"one"}"#);
-    assert_eq!(elsewhere.code(), "idempotency_mismatch", "{}", elsewhere.body);
+    assert_eq!(
+        elsewhere.code(),
+        "idempotency_mismatch",
+        "{}",
+        elsewhere.body
+    );
     assert_eq!(names(&server), ["one"]);
     // Somebody else's key is another key.
     let (_, token) = server.token_of("admin", None);
@@ -109,7 +114,15 @@ fn of_many_at_once_under_one_key_one_is_done() {
             ),
         }
     }
-    assert_eq!(server.operator("GET", &path, "").json().as_array().unwrap().len(), 2);
+    assert_eq!(
+        server
+            .operator("GET", &path, "")
+            .json()
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
 }
 
 #[test]
