@@ -34,8 +34,9 @@ pub use activity::{Activity, ActivityFilter, ActivityRow, Entry, Head, Verified}
 pub use actor::{Actor, ActorKind, Role};
 pub use company::{Companies, Company};
 pub use environment::{
-    BlastRadius, Environment, EnvironmentDraft, EnvironmentDriver, EnvironmentFilter,
-    EnvironmentPatch, EnvironmentSecrets, EnvironmentStatus, Environments, SecretRef, SecretUse,
+    ActiveRuntimeUse, BlastRadius, Environment, EnvironmentDraft, EnvironmentDriver,
+    EnvironmentFilter, EnvironmentPatch, EnvironmentSecrets, EnvironmentStatus, Environments,
+    HOLDERS, LeaseHolder, SecretRef, SecretUse, StaticReferences,
 };
 pub use error::{Error, Result, code};
 pub use execution::{Execution, ExecutionStatus, Executions, NewExecution, Outcome, Settled};

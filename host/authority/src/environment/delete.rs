@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::json;
+use sqlx::{Row as _, SqliteConnection};
 
-use super::{Environment, Environments, load};
+use super::{Environment, EnvironmentDriver, Environments, load};
 use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::error::{Error, Result, code};
 use crate::policy::Operation;
-use crate::store::Db;
+use crate::store::Row;
 
 /// What a deletion would touch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -23,50 +24,164 @@ pub struct BlastRadius {
     pub environment_id: String,
     /// Whether nothing stands in the way.
     pub can_delete: bool,
-    /// What does: `active_lease`, `pending_cleanup`.
+    /// What does: `managed_local`, `active_lease`, `pending_sandbox_cleanup`, `reusable_sandbox_lease`.
     pub delete_blocked_reasons: Vec<&'static str>,
-    /// Leases that are being acquired, in use, kept or being released.
-    pub active_lease_count: i64,
+    /// What points at it.
+    pub static_references: StaticReferences,
+    /// What it is used for now.
+    pub active_runtime_use: ActiveRuntimeUse,
     /// Leases whose release is not confirmed yet.
     pub pending_cleanup_lease_count: i64,
+    /// Leases that nobody uses and that are kept to be used again.
+    pub reusable_sandbox_lease_count: i64,
+    /// For whom these are kept: the oldest [`HOLDERS`].
+    pub reusable_sandbox_lease_holders: Vec<LeaseHolder>,
     /// Leases that have ended; they stay as records.
     pub ended_lease_count: i64,
+}
+
+/// What points at an environment without using it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StaticReferences {
+    /// Whether it is the row of the server's own machine, which stays.
+    pub is_managed_local: bool,
     /// Bindings of secrets that would go; the secrets stay.
     pub secret_binding_count: i64,
 }
 
-async fn radius<'e>(db: impl sqlx::Executor<'e, Database = Db>, id: &str) -> Result<BlastRadius> {
-    let (active, pending, ended, bindings): (i64, i64, i64, i64) = sqlx::query_as(
+/// What an environment is used for now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ActiveRuntimeUse {
+    /// Leases that are being acquired, in use or being released.
+    pub active_lease_count: i64,
+    /// Whether there is any.
+    pub has_active_runtime_use: bool,
+}
+
+/// For whom a lease is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseHolder {
+    /// The lease.
+    pub lease_id: String,
+    /// The client's own name of who acquired it.
+    pub agent_id: Option<String>,
+    /// The client's own.
+    pub run_id: Option<String>,
+    /// The client's own.
+    pub workspace_id: Option<String>,
+    /// The client's own.
+    pub issue_id: Option<String>,
+}
+
+/// Holders that are told at most.
+pub const HOLDERS: i64 = 100;
+
+impl BlastRadius {
+    /// Whether leases that are kept to be used again are all that stands in the way: whoever consents may end them.
+    pub fn only_reusable(&self) -> bool {
+        self.delete_blocked_reasons == [REUSABLE]
+    }
+}
+
+const REUSABLE: &str = "reusable_sandbox_lease";
+
+async fn radius(db: &mut SqliteConnection, environment: &Environment) -> Result<BlastRadius> {
+    let id = &environment.id;
+    let (active, pending, reusable, ended, bindings): (i64, i64, i64, i64, i64) = sqlx::query_as(
         "SELECT (SELECT COUNT(*) FROM leases WHERE environment_id = $1
-                     AND status IN ('acquiring', 'active', 'releasing', 'retained')),
+                     AND status IN ('acquiring', 'active', 'releasing')),
                 (SELECT COUNT(*) FROM leases WHERE environment_id = $1 AND status = 'pending_cleanup'),
+                (SELECT COUNT(*) FROM leases WHERE environment_id = $1 AND status = 'retained'),
                 (SELECT COUNT(*) FROM leases WHERE environment_id = $1
                      AND status IN ('released', 'failed', 'abandoned')),
                 (SELECT COUNT(*) FROM secret_bindings WHERE environment_id = $1)",
     )
     .bind(id)
-    .fetch_one(db)
+    .fetch_one(&mut *db)
     .await?;
-    let reasons: Vec<&'static str> = [("active_lease", active), ("pending_cleanup", pending)]
-        .into_iter()
-        .filter_map(|(reason, count)| (count > 0).then_some(reason))
-        .collect();
+    let rows = sqlx::query(
+        "SELECT id, agent, run, workspace_ref, issue FROM leases
+         WHERE environment_id = $1 AND status = 'retained' ORDER BY created_at, id LIMIT $2",
+    )
+    .bind(id)
+    .bind(HOLDERS)
+    .fetch_all(&mut *db)
+    .await?;
+    let holder = |row: &Row| {
+        Ok(LeaseHolder {
+            lease_id: row.try_get("id")?,
+            agent_id: row.try_get("agent")?,
+            run_id: row.try_get("run")?,
+            workspace_id: row.try_get("workspace_ref")?,
+            issue_id: row.try_get("issue")?,
+        })
+    };
+    let local = environment.driver == EnvironmentDriver::Local;
+    let reasons: Vec<&'static str> = [
+        ("managed_local", i64::from(local)),
+        ("active_lease", active),
+        ("pending_sandbox_cleanup", pending),
+        (REUSABLE, reusable),
+    ]
+    .into_iter()
+    .filter_map(|(reason, count)| (count > 0).then_some(reason))
+    .collect();
     Ok(BlastRadius {
         environment_id: id.to_owned(),
         can_delete: reasons.is_empty(),
         delete_blocked_reasons: reasons,
-        active_lease_count: active,
+        static_references: StaticReferences {
+            is_managed_local: local,
+            secret_binding_count: bindings,
+        },
+        active_runtime_use: ActiveRuntimeUse {
+            active_lease_count: active,
+            has_active_runtime_use: active > 0,
+        },
         pending_cleanup_lease_count: pending,
+        reusable_sandbox_lease_count: reusable,
+        reusable_sandbox_lease_holders: rows.iter().map(holder).collect::<Result<_>>()?,
         ended_lease_count: ended,
-        secret_binding_count: bindings,
     })
+}
+
+/// Why it stays, in words.
+fn refusal(environment: &Environment, radius: &BlastRadius) -> String {
+    let name = &environment.name;
+    if radius.static_references.is_managed_local {
+        return format!("environment {name:?} is the server's own machine, and stays: archive it");
+    }
+    let mut why = Vec::new();
+    for (count, what) in [
+        (radius.active_runtime_use.active_lease_count, "live leases"),
+        (
+            radius.pending_cleanup_lease_count,
+            "leases that wait for cleanup",
+        ),
+        (
+            radius.reusable_sandbox_lease_count,
+            "leases that are kept to be used again (destroyReusableSandboxLeases=true ends those)",
+        ),
+    ] {
+        if count > 0 {
+            why.push(format!("{count} {what}"));
+        }
+    }
+    format!(
+        "environment {name:?} has {}: release them first",
+        why.join(" and ")
+    )
 }
 
 impl Environments {
     /// What a deletion would touch.
     pub async fn blast_radius(&self, id: &str) -> Result<BlastRadius> {
-        load(self.store.read(), &self.keys, id).await?;
-        radius(self.store.read(), id).await
+        let mut db = self.store.read().acquire().await?;
+        let environment = load(&mut *db, &self.keys, id).await?;
+        radius(&mut db, &environment).await
     }
 
     /// Deletes an environment and the bindings of its secrets; answers what it was. Refused while a lease
@@ -79,16 +194,11 @@ impl Environments {
             .write(move |tx| {
                 Box::pin(async move {
                     let environment = load(&mut tx.db, &tx.keys, &id).await?;
-                    let radius = radius(&mut tx.db, &id).await?;
+                    let radius = radius(&mut tx.db, &environment).await?;
                     if !radius.can_delete {
                         return Err(Error::conflict_with(
                             code::ENVIRONMENT_NOT_DELETABLE,
-                            format!(
-                                "environment {:?} has {} live leases and {} that wait for cleanup: release them first",
-                                environment.name,
-                                radius.active_lease_count,
-                                radius.pending_cleanup_lease_count
-                            ),
+                            refusal(&environment, &radius),
                             serde_json::to_value(&radius)?,
                         ));
                     }
@@ -105,7 +215,7 @@ impl Environments {
                             &id,
                             json!({
                                 "name": environment.name,
-                                "secretBindings": radius.secret_binding_count,
+                                "secretBindings": radius.static_references.secret_binding_count,
                             }),
                         ),
                     )

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::json;
 
-pub use delete::BlastRadius;
+pub use delete::{ActiveRuntimeUse, BlastRadius, HOLDERS, LeaseHolder, StaticReferences};
 pub use draft::{
     EnvironmentDraft, EnvironmentDriver, EnvironmentPatch, EnvironmentSecrets, EnvironmentStatus,
     SecretUse,

@@ -3,8 +3,8 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use leasehold_authority::{
-    BlastRadius, Environment, EnvironmentDraft, EnvironmentDriver, EnvironmentFilter,
-    EnvironmentPatch, EnvironmentStatus, Scope, SecretRef, Selector, View,
+    Environment, EnvironmentDraft, EnvironmentDriver, EnvironmentFilter, EnvironmentPatch,
+    EnvironmentStatus, Scope, SecretRef, Selector, View,
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -258,42 +258,11 @@ impl From<SecretRef> for SecretRefView {
     }
 }
 
-/// What deleting an environment would touch.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = BlastRadius)]
-pub struct BlastRadiusView {
-    environment_id: String,
-    can_delete: bool,
-    /// Such as `pending_sandbox_cleanup`; empty when it can be deleted.
-    delete_blocked_reasons: Vec<&'static str>,
-    active_lease_count: i64,
-    pending_cleanup_lease_count: i64,
-    /// Leases that are over; their records stay.
-    ended_lease_count: i64,
-    secret_binding_count: i64,
-}
-
-impl From<BlastRadius> for BlastRadiusView {
-    fn from(radius: BlastRadius) -> BlastRadiusView {
-        BlastRadiusView {
-            environment_id: radius.environment_id,
-            can_delete: radius.can_delete,
-            delete_blocked_reasons: radius.delete_blocked_reasons,
-            active_lease_count: radius.active_lease_count,
-            pending_cleanup_lease_count: radius.pending_cleanup_lease_count,
-            ended_lease_count: radius.ended_lease_count,
-            secret_binding_count: radius.secret_binding_count,
-        }
-    }
-}
-
 /// The routes.
 pub fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
-        .routes(routes!(get, update, delete))
-        .routes(routes!(blast_radius))
+        .routes(routes!(get, update))
         .routes(routes!(secret_refs))
 }
 
@@ -451,45 +420,6 @@ async fn update(
         .update_environment(&caller, &id, body.try_into()?, &expected)
         .await?;
     Ok(view(StatusCode::OK, &row, service))
-}
-
-/// Delete an environment
-///
-/// Refused while leases hold it; the blast radius says which.
-#[utoipa::path(delete, path = "/api/environments/{environmentId}", operation_id = "deleteEnvironment", tag = "environments",
-    params(("environmentId" = String, Path, description = "The environment's id")),
-    responses((status = 200, description = "The environment that is gone", body = EnvironmentView)))]
-async fn delete(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id,
-) -> Result<axum::response::Response, ApiError> {
-    let service = app.service()?;
-    let row = service
-        .authority()
-        .environments()
-        .delete(&caller, &id)
-        .await?;
-    Ok(view(StatusCode::OK, &row, service))
-}
-
-/// Tell what deleting an environment would touch
-#[utoipa::path(get, path = "/api/environments/{environmentId}/delete-blast-radius", operation_id = "getDeleteBlastRadius", tag = "environments",
-    params(("environmentId" = String, Path, description = "The environment's id")),
-    responses((status = 200, description = "What it would touch", body = BlastRadiusView)))]
-async fn blast_radius(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id,
-) -> Result<axum::Json<BlastRadiusView>, ApiError> {
-    caller.sees_all()?;
-    let radius = app
-        .service()?
-        .authority()
-        .environments()
-        .blast_radius(&id)
-        .await?;
-    Ok(axum::Json(radius.into()))
 }
 
 /// List where an environment uses secrets

@@ -8,6 +8,7 @@ pub mod activity;
 pub mod body;
 pub mod capabilities;
 pub mod companies;
+pub mod deletion;
 pub mod environments;
 pub mod errors;
 pub mod executions;

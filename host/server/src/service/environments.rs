@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use leasehold_authority::{
     Actor, Environment, EnvironmentDraft, EnvironmentPatch, EnvironmentSecrets,
-    Error as AuthorityError, PastedSecret, SecretUse, take_pasted,
+    Error as AuthorityError, Operation, PastedSecret, SecretUse, Status, take_pasted,
 };
 use leasehold_contract::{FieldViolation, Purpose};
 use leasehold_egress::SshTarget;
@@ -144,6 +144,56 @@ impl Service {
         Ok(environments
             .update(actor, id, before.revision, draft, secrets)
             .await?)
+    }
+
+    /// Deletes an environment; answers what it was, and how many leases were ended for it. With `end_reusable`, leases that
+    /// nobody uses and that are kept to be used again are released first, if they are all that stands in the way; what
+    /// stands there then is looked at again, in the transaction that deletes.
+    ///
+    /// # Errors
+    /// A conflict whose details are what stands in the way, and how many leases were ended all the same.
+    pub async fn delete_environment(
+        &self,
+        actor: &Actor,
+        id: &str,
+        end_reusable: bool,
+    ) -> Result<(Environment, u64), ServiceError> {
+        self.accepting()?;
+        actor.may(Operation::DeleteEnvironment)?;
+        let environments = self.authority().environments();
+        let mut ended = 0;
+        while end_reusable {
+            let radius = environments.blast_radius(id).await?;
+            if !radius.only_reusable() {
+                break;
+            }
+            let before = ended;
+            for holder in radius.reusable_sandbox_lease_holders {
+                let lease = self
+                    .release_for(actor, &holder.lease_id, "the environment is deleted")
+                    .await?;
+                ended += u64::from(lease.status == Status::Released);
+            }
+            if ended == before {
+                break;
+            }
+        }
+        match environments.delete(actor, id).await {
+            Ok(gone) => Ok((gone, ended)),
+            Err(AuthorityError::Conflict {
+                code,
+                message,
+                mut details,
+            }) => {
+                details["destroyedReusableSandboxLeaseCount"] = ended.into();
+                Err(ServiceError::Authority(AuthorityError::Conflict {
+                    code,
+                    message,
+                    details,
+                }))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The secrets of an environment's configuration as they are bound.
