@@ -10,7 +10,7 @@ use leasehold_authority::SecretUse;
 use leasehold_contract::{Credential, FieldViolation, Site};
 use serde_json::Value;
 
-use super::endpoints;
+use super::{endpoints, schema};
 
 /// The formats of configuration fields that mean something to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,15 +139,14 @@ fn escape(name: &str) -> String {
 /// # Errors
 /// Every violation at once, each with a pointer. Values are never repeated in the messages.
 pub fn check(schema: &Value, config: &Value) -> Result<(), Vec<FieldViolation>> {
-    let validator = jsonschema::draft202012::options()
-        .build(schema)
-        .map_err(|_| {
-            vec![FieldViolation {
-                pointer: String::new(),
-                message: "the provider's configuration schema cannot be compiled; ask its author"
-                    .to_owned(),
-            }]
-        })?;
+    let validator = schema::compile(schema).map_err(|why| {
+        vec![FieldViolation {
+            pointer: String::new(),
+            message: format!(
+                "the provider's configuration schema cannot be used: {why}; ask its author"
+            ),
+        }]
+    })?;
     // A schema speaks of the secret itself; what is written is a reference, whose text is not looked at.
     let mut shown = config.clone();
     let fields = fields(schema, config);

@@ -31,6 +31,7 @@ mod precondition;
 mod probe;
 mod progress;
 mod proving;
+mod schema;
 mod secrets;
 mod sources;
 mod teardown;

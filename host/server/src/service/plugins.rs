@@ -24,7 +24,7 @@ use super::breaker::Breaker;
 use super::error::ServiceError;
 use super::loaded::Loaded;
 use super::model::{GrantRequest, PluginOffer};
-use super::offer;
+use super::{offer, schema};
 use crate::settings::BreakerSettings;
 
 /// Components that were looked at and are kept for their installation.
@@ -219,6 +219,7 @@ impl Catalog {
         let prepared = self.runtime.prepare(bytes).await?;
         self.keep_inspected(prepared.clone());
         let mut offer = offer::of(prepared, size, source);
+        has_sound_schema(&offer)?;
         let plugins = self.authority.plugins();
         offer.installed = plugins.revision(&offer.digest).await.is_ok();
         offer.wider = plugins
@@ -241,6 +242,7 @@ impl Catalog {
             None => self.runtime.prepare(bytes.clone()).await?,
         };
         let offer = offer::of(prepared, bytes.len() as u64, source);
+        has_sound_schema(&offer)?;
         let grant = match grant {
             Some(grant) => {
                 is_shown(&grant.request_digest, &offer.request_digest)?;
@@ -431,6 +433,18 @@ fn nothing_waits(key: &str, revision: Option<&str>) -> ServiceError {
         id: revision.unwrap_or(key).chars().take(80).collect(),
     }
     .into()
+}
+
+/// Refuses a component whose configurations could never be checked.
+fn has_sound_schema(offer: &PluginOffer) -> Result<(), ServiceError> {
+    schema::compile(&offer.manifest.config_schema)
+        .map(drop)
+        .map_err(|why| {
+            ServiceError::refused(
+                "invalid_component",
+                format!("the configuration schema of {}: {why}", offer.manifest.key),
+            )
+        })
 }
 
 /// Fails where a grant names something else than what is shown.
