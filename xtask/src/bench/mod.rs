@@ -44,7 +44,7 @@ pub struct Arguments {
     /// The cargo profile to build with
     #[arg(long, default_value = "release", value_name = "PROFILE")]
     profile: String,
-    /// Measure this `leasehold` in place of one that is built; `call_fresh` and `exchange` are looked for in `examples` beside it
+    /// Measure this `leasehold` in place of one that is built; `call_fresh`, `exchange` and `policy_decision` are looked for in `examples` beside it
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
 }
@@ -93,6 +93,7 @@ const ALL: &[(&str, Benchmark)] = &[
     ("restart", whole::restart),
     ("idle-memory", whole::idle_memory),
     ("list-environments", whole::list_environments),
+    ("policy-decision", whole::policy_decision),
     ("egress-small", egress::small),
     ("egress-large", egress::large),
     ("installs-beside", plugins::installs_beside),
@@ -151,9 +152,12 @@ fn build(checkout: &Checkout, profile: &str) -> Result<PathBuf> {
             "leasehold-server",
             "--package",
             "leasehold-runtime",
+            "--package",
+            "leasehold-authority",
         ])
         .args(["--bin", "leasehold"])
         .args(["--example", "call_fresh", "--example", "exchange"])
+        .args(["--example", "policy_decision"])
         .arg("--target-dir")
         .arg(&checkout.target)
         .current_dir(&checkout.root);
