@@ -14,6 +14,7 @@ use utoipa_axum::routes;
 
 use super::body::{Id, Json, Query};
 use super::errors::{ApiError, ErrorCode};
+use super::pages::{self, PageQuery, Place};
 use super::time::Time;
 use crate::access::Caller;
 use crate::app::App;
@@ -218,6 +219,10 @@ pub struct EnvironmentQuery {
     driver: Option<String>,
     /// A provider's key.
     provider: Option<String>,
+    /// From the `Link` header of the page before.
+    cursor: Option<String>,
+    /// At most this many, 1 to 500; 100 without.
+    limit: Option<u32>,
 }
 
 /// A place of an environment where a secret is used.
@@ -273,7 +278,7 @@ async fn seen(app: &App, caller: &Caller, id: &str) -> Result<(Environment, View
     Ok((row, view))
 }
 
-fn filter(query: EnvironmentQuery) -> Result<EnvironmentFilter, ApiError> {
+fn filter(query: &EnvironmentQuery) -> Result<EnvironmentFilter, ApiError> {
     let status = query.status.as_deref().map(|text| {
         EnvironmentStatus::parse(text).ok_or_else(|| one_of("?status", text, STATUSES))
     });
@@ -284,7 +289,7 @@ fn filter(query: EnvironmentQuery) -> Result<EnvironmentFilter, ApiError> {
     Ok(EnvironmentFilter {
         status: status.transpose()?,
         driver: driver.transpose()?,
-        provider: query.provider,
+        provider: query.provider.clone(),
     })
 }
 
@@ -303,28 +308,33 @@ pub fn one_of(pointer: &str, found: &str, known: &[&str]) -> ApiError {
 /// List the environments of a company
 #[utoipa::path(get, path = "/api/companies/{companyId}/environments", operation_id = "listEnvironments", tag = "environments",
     params(("companyId" = String, Path, description = "The company's id"), EnvironmentQuery),
-    responses((status = 200, description = "The environments, by name", body = Vec<EnvironmentView>)))]
+    responses((status = 200, description = "A page of environments, by name", body = Vec<EnvironmentView>)))]
 async fn list(
     State(app): State<App>,
     caller: Caller,
     Id(company): Id,
+    place: Place,
     Query(query): Query<EnvironmentQuery>,
 ) -> Result<axum::response::Response, ApiError> {
     let whole = caller.sees_company(&company)? == View::Whole;
-    let filter = filter(query)?;
+    let filter = filter(&query)?;
     let service = app.service()?;
     let rows = service
         .authority()
         .environments()
         .list(&company, &filter)
         .await?;
-    let views: Vec<_> = rows
-        .iter()
+    let asked = PageQuery {
+        cursor: query.cursor,
+        limit: query.limit,
+    };
+    let page = pages::of(rows.iter().collect(), &asked, |row| row.name.clone())?;
+    let views: Vec<_> = page
+        .items
+        .into_iter()
         .map(|row| EnvironmentView::of(row, whole, service))
         .collect();
-    Ok(axum::response::IntoResponse::into_response(axum::Json(
-        views,
-    )))
+    Ok(place.answer(views, page.next.as_deref()))
 }
 
 /// Create an environment
@@ -449,7 +459,7 @@ mod tests {
     fn query(text: &str) -> Result<EnvironmentFilter, ApiError> {
         let uri: axum::http::Uri = format!("/x?{text}").parse().unwrap();
         let query = axum::extract::Query::<EnvironmentQuery>::try_from_uri(&uri).unwrap();
-        filter(query.0)
+        filter(&query.0)
     }
 
     #[test]

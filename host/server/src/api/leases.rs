@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
 use leasehold_authority::{EnvironmentDriver, Lease, LeaseFilter, Proof, Scope, Status, View};
 use leasehold_contract::Condition;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use super::body::{Id, Json, OptionalJson, Query};
 use super::environments::one_of;
 use super::errors::ApiError;
 use super::once;
+use super::pages::{self, Place};
 use super::progress::{ProgressQuery, ProgressView};
 use super::time::Time;
 use crate::access::Caller;
@@ -164,7 +166,7 @@ pub struct LeasePageView {
 pub struct LeaseQuery {
     /// One state.
     status: Option<String>,
-    /// `next` of the page before.
+    /// `next` of the page before, as its `Link` header has it too.
     cursor: Option<String>,
     /// At most this many, 1 to 500; 100 without.
     limit: Option<u32>,
@@ -253,17 +255,6 @@ fn status(text: Option<&str>) -> Result<Option<Status>, ApiError> {
     })
 }
 
-fn limit(limit: Option<u32>) -> Result<u32, ApiError> {
-    match limit {
-        None => Ok(100),
-        Some(limit @ 1..=500) => Ok(limit),
-        Some(other) => Err(ApiError::field(
-            "?limit",
-            format!("is {other}; it is a number from 1 to 500"),
-        )),
-    }
-}
-
 /// List the leases of an environment
 #[utoipa::path(get, path = "/api/environments/{environmentId}/leases", operation_id = "listLeases", tag = "leases",
     params(("environmentId" = String, Path, description = "The environment's id"), LeaseQuery),
@@ -272,8 +263,9 @@ async fn list_of_environment(
     State(app): State<App>,
     caller: Caller,
     Id(environment): Id,
+    place: Place,
     Query(query): Query<LeaseQuery>,
-) -> Result<axum::Json<LeasePageView>, ApiError> {
+) -> Result<Response, ApiError> {
     let authority = app.service()?.authority();
     let row = authority.environments().get(&environment).await?;
     let scope = Scope::Company(&row.company_id);
@@ -281,6 +273,7 @@ async fn list_of_environment(
     page(
         &app,
         &caller,
+        &place,
         view,
         row.company_id,
         Some(environment),
@@ -297,20 +290,22 @@ async fn list_of_company(
     State(app): State<App>,
     caller: Caller,
     Id(company): Id,
+    place: Place,
     Query(query): Query<LeaseQuery>,
-) -> Result<axum::Json<LeasePageView>, ApiError> {
+) -> Result<Response, ApiError> {
     let view = caller.sees_company(&company)?;
-    page(&app, &caller, view, company, None, query).await
+    page(&app, &caller, &place, view, company, None, query).await
 }
 
 async fn page(
     app: &App,
     caller: &Caller,
+    place: &Place,
     view: View,
     company: String,
     environment: Option<String>,
     query: LeaseQuery,
-) -> Result<axum::Json<LeasePageView>, ApiError> {
+) -> Result<Response, ApiError> {
     let filter = LeaseFilter {
         company: Some(company),
         environment,
@@ -318,17 +313,18 @@ async fn page(
         provider: None,
         statuses: status(query.status.as_deref())?.into_iter().collect(),
         cursor: query.cursor,
-        limit: limit(query.limit)?,
+        limit: pages::limit(query.limit)?,
     };
     let service = app.service()?;
     let page = service.authority().leases().list(&filter).await?;
     let items = page.items.into_iter();
-    Ok(axum::Json(LeasePageView {
+    let view = LeasePageView {
         items: items
             .map(|row| LeaseView::now(row, view, service))
             .collect(),
         next: page.next,
-    }))
+    };
+    Ok(place.answer(&view, view.next.as_deref()))
 }
 
 /// Lease an environment

@@ -19,6 +19,7 @@ pub mod leases;
 pub mod names;
 pub mod once;
 pub mod openapi;
+pub mod pages;
 pub mod plugin_views;
 pub mod plugins;
 pub mod probe;

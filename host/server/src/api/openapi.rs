@@ -9,7 +9,8 @@ use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::Type;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
-    ContentBuilder, ObjectBuilder, OpenApi, Ref, RefOr, ResponseBuilder, ServerBuilder,
+    ContentBuilder, Header, HeaderBuilder, ObjectBuilder, OpenApi, Ref, RefOr, ResponseBuilder,
+    ServerBuilder,
 };
 use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -71,8 +72,8 @@ pub fn routes() -> OpenApiRouter<App> {
     .merge(super::secrets::router())
     .merge(super::accesses::router())
     .merge(super::environments::router())
-    .merge(super::capabilities::router())
     .merge(super::deletion::router())
+    .merge(super::capabilities::router())
     .merge(super::names::router())
     .merge(super::probe::router())
     .merge(super::leases::router())
@@ -134,6 +135,12 @@ pub fn finish(mut document: OpenApi) -> Bytes {
                 let parameters = operation.parameters.get_or_insert_default();
                 parameters.push(RefOr::T(idempotency_key()));
             }
+            let paged = |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(known) if known.name == "cursor");
+            if operation.parameters.iter().flatten().any(paged)
+                && let Some(RefOr::T(page)) = operation.responses.responses.get_mut("200")
+            {
+                page.headers.insert("Link".to_owned(), RefOr::T(link()));
+            }
             for parameter in operation.parameters.iter_mut().flatten() {
                 if let RefOr::T(parameter) = parameter {
                     describe(parameter);
@@ -149,6 +156,15 @@ pub fn finish(mut document: OpenApi) -> Bytes {
         }
     }
     Bytes::from(document.to_json().unwrap_or_default())
+}
+
+fn link() -> Header {
+    HeaderBuilder::new()
+        .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+        .description(Some(
+            "Where the list goes on, with rel=\"next\" (RFC 8288); missing on the last page",
+        ))
+        .build()
 }
 
 fn idempotency_key() -> Parameter {
@@ -258,6 +274,25 @@ mod tests {
             }
         }
         resolves(&document, &document);
+    }
+
+    #[test]
+    fn every_list_is_paged_and_says_where_it_goes_on() {
+        let document = document();
+        let mut lists = 0;
+        for (path, method, operation) in operations(&document) {
+            let good = &operation["responses"]["200"];
+            if method != "get" || good["content"]["application/json"]["schema"]["type"] != "array" {
+                continue;
+            }
+            let parameters = operation["parameters"].as_array().unwrap();
+            for name in ["cursor", "limit"] {
+                assert!(parameters.iter().any(|p| p["name"] == name), "{path}");
+            }
+            assert!(!good["headers"]["Link"].is_null(), "{path}");
+            lists += 1;
+        }
+        assert!(lists >= 7, "{lists}");
     }
 
     #[test]

@@ -118,7 +118,7 @@ pub async fn environment_id(
     }
     let company = company.id(client).await?;
     let all = client
-        .get(&format!("/api/companies/{}/environments", encode(&company)))
+        .list(&format!("/api/companies/{}/environments", encode(&company)))
         .await?;
     all.as_array()
         .into_iter()
@@ -174,7 +174,7 @@ impl EnvCommand {
                         mark = '&';
                     }
                 }
-                let all = client.get(&path).await?;
+                let all = client.list(&path).await?;
                 out.list(&all, columns())?;
                 for one in all.as_array().into_iter().flatten() {
                     warn(out, one)?;

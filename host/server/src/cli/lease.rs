@@ -46,9 +46,6 @@ pub enum LeaseCommand {
         /// When it ends at the latest, as 90s, 30m or 8h; without, when it is released
         #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
         ttl: Option<String>,
-        /// The same key with the same request gives the same lease
-        #[arg(long, value_name = "KEY")]
-        idempotency_key: Option<String>,
         /// Yours, to find it again
         #[arg(long, value_name = "ID")]
         agent: Option<String>,
@@ -114,7 +111,6 @@ impl LeaseCommand {
             LeaseCommand::Acquire {
                 env,
                 ttl,
-                idempotency_key,
                 agent,
                 run,
                 company,
@@ -124,11 +120,7 @@ impl LeaseCommand {
                 if let Some(ttl) = ttl {
                     body.insert("ttlSeconds".into(), (seconds("--ttl", &ttl)?).into());
                 }
-                for (key, value) in [
-                    ("idempotencyKey", idempotency_key),
-                    ("agentId", agent),
-                    ("runId", run),
-                ] {
+                for (key, value) in [("agentId", agent), ("runId", run)] {
                     if let Some(value) = value {
                         body.insert(key.into(), value.into());
                     }
@@ -193,7 +185,7 @@ impl LeaseCommand {
                 )?;
             }
             LeaseCommand::Executions { lease } => {
-                let rows = client.get(&of(&lease, "/executions")).await?;
+                let rows = client.list(&of(&lease, "/executions")).await?;
                 out.list(
                     &rows,
                     &[

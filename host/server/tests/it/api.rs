@@ -201,6 +201,86 @@ fn what_is_not_there_is_a_404_and_what_is_wrong_is_told_by_its_field() {
 }
 
 #[test]
+fn a_list_goes_on_where_its_link_says_until_all_was_told_once() {
+    let mut server = Server::start();
+    let names: Vec<String> = (0..7).map(|n| format!("company {n}")).collect();
+    // In another order than they are listed in.
+    for name in names.iter().rev() {
+        server.company(name);
+    }
+    let walk = |server: &Server, first: &str| {
+        let (mut all, mut pages, mut place) = (Vec::new(), 0, Some(first.to_owned()));
+        while let Some(path) = place {
+            let page = server.operator("GET", &path, "");
+            assert_eq!(page.status, 200, "{path} {}", page.body);
+            let body = page.json();
+            let items = body.as_array().or(body["items"].as_array()).unwrap();
+            assert!(items.len() <= 3, "{path}");
+            all.extend(
+                items
+                    .iter()
+                    .map(|one| one["id"].as_str().unwrap().to_owned()),
+            );
+            pages += 1;
+            place = page.header("link").map(|link| {
+                let (place, rest) = link.strip_prefix('<').unwrap().split_once('>').unwrap();
+                assert_eq!(rest, "; rel=\"next\"");
+                place.to_owned()
+            });
+        }
+        (all, pages)
+    };
+    let (ids, pages) = walk(&server, "/api/companies?limit=3");
+    assert_eq!((ids.len(), pages), (7, 3));
+    let whole = server.operator("GET", "/api/companies", "").json();
+    let told: Vec<&Value> = whole.as_array().unwrap().iter().map(|c| &c["id"]).collect();
+    assert_eq!(told, ids.iter().collect::<Vec<_>>());
+    for n in 0..4 {
+        let body = format!(
+            r#"{{"name":"{n}","role":"agent","companyId":"{}"}}"#,
+            ids[0]
+        );
+        server.operator("POST", "/api/tokens", &body);
+        let body = format!(r#"{{"name":"{n}","value":"v"}}"#);
+        let path = format!("/api/companies/{}/secrets", ids[0]);
+        server.operator("POST", &path, &body);
+    }
+    for path in [
+        "/api/tokens?limit=3".to_owned(),
+        format!("/api/companies/{}/secrets?purpose=other&limit=3", ids[0]),
+    ] {
+        let (all, pages) = walk(&server, &path);
+        assert_eq!((all.len(), pages), (4, 2), "{path}");
+    }
+    for wrong in ["limit=0", "limit=501", "cursor=*"] {
+        let answer = server.operator("GET", &format!("/api/companies?{wrong}"), "");
+        assert_eq!(answer.code(), "bad_request", "{wrong} {}", answer.body);
+    }
+    // The command tells all of them, also beyond one page.
+    for n in 0..110 {
+        server.company(&format!("more {n}"));
+    }
+    let listed = server
+        .home
+        .leasehold()
+        .args(["--json", "company", "list"])
+        .output()
+        .unwrap();
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(listed.as_array().unwrap().len(), 117);
+    assert_eq!(
+        server
+            .operator("GET", "/api/companies", "")
+            .json()
+            .as_array()
+            .unwrap()
+            .len(),
+        100
+    );
+    server.end_by("TERM");
+}
+
+#[test]
 fn a_body_that_is_too_large_is_refused_before_it_is_read() {
     let server = Server::start_with(&[]);
     let stream = std::os::unix::net::UnixStream::connect(server.home.socket()).unwrap();
@@ -299,18 +379,16 @@ fn every_described_route_is_there_and_refuses_strangers() {
 
 fn fill(path: &str) -> String {
     path.split('/')
-        .map(|segment| {
-            match segment {
-                "{companyId}" => "com_x",
-                "{environmentId}" => "env_x",
-                "{executionId}" => "exe-x",
-                "{leaseId}" => "lease_x",
-                "{secretId}" => "sec_x",
-                "{tokenId}" => "tok_x",
-                "{version}" => "1",
-                other if other.starts_with('{') => "x",
-                other => other,
-            }
+        .map(|segment| match segment {
+            "{companyId}" => "com_x",
+            "{environmentId}" => "env_x",
+            "{executionId}" => "exe-x",
+            "{leaseId}" => "lease_x",
+            "{secretId}" => "sec_x",
+            "{tokenId}" => "tok_x",
+            "{version}" => "1",
+            other if other.starts_with('{') => "x",
+            other => other,
         })
         .collect::<Vec<_>>()
         .join("/")
