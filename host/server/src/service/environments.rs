@@ -160,25 +160,11 @@ impl Service {
     ) -> Result<(Environment, u64), ServiceError> {
         self.accepting()?;
         actor.may(Operation::DeleteEnvironment)?;
-        let environments = self.authority().environments();
-        let mut ended = 0;
-        while end_reusable {
-            let radius = environments.blast_radius(id).await?;
-            if !radius.only_reusable() {
-                break;
-            }
-            let before = ended;
-            for holder in radius.reusable_sandbox_lease_holders {
-                let lease = self
-                    .release_for(actor, &holder.lease_id, "the environment is deleted")
-                    .await?;
-                ended += u64::from(lease.status == Status::Released);
-            }
-            if ended == before {
-                break;
-            }
-        }
-        match environments.delete(actor, id).await {
+        let ended = match end_reusable {
+            true => self.end_reusable(actor, id).await?,
+            false => 0,
+        };
+        match self.authority().environments().delete(actor, id).await {
             Ok(gone) => Ok((gone, ended)),
             Err(AuthorityError::Conflict {
                 code,
@@ -193,6 +179,28 @@ impl Service {
                 }))
             }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Ends leases that nobody uses and that are kept to be used again, while they are all that keeps an environment; answers
+    /// how many.
+    async fn end_reusable(&self, actor: &Actor, id: &str) -> Result<u64, ServiceError> {
+        let mut ended = 0;
+        loop {
+            let radius = self.authority().environments().blast_radius(id).await?;
+            if !radius.only_reusable() {
+                return Ok(ended);
+            }
+            let before = ended;
+            for holder in radius.reusable_sandbox_lease_holders {
+                let lease = self
+                    .release_for(actor, &holder.lease_id, "the environment is deleted")
+                    .await?;
+                ended += u64::from(lease.status == Status::Released);
+            }
+            if ended == before {
+                return Ok(ended);
+            }
         }
     }
 

@@ -86,7 +86,7 @@ fn a_thousand_patches_beside_a_thousand_probes_lose_nothing_and_let_nothing_forg
                 let patch = json!({"envVars": {(format!("V{at}")): at.to_string()}});
                 let patched = server.operator("PATCH", &path, &patch.to_string());
                 assert_eq!(patched.status, 200, "{}", wrong(&patched));
-                if at % 10 == 0 {
+                if at.is_multiple_of(10) {
                     for forged in [
                         json!({"metadata": {"Platform_Qualification": {"os": "linux"}}}),
                         json!({"metadata": {"mine": [{"managedSandboxProvider": "null"}]}}),
