@@ -30,6 +30,9 @@ pub(crate) struct Web {
 
 /// A request that was let through and recorded.
 struct Ready<'a> {
+    gate: &'a CallGate,
+    /// Whom it goes to, as an administrator typed it.
+    target: String,
     transport: &'a Transport,
     sink: &'a dyn Sink,
     rules: Arc<Rules>,
@@ -61,7 +64,8 @@ impl Web {
         self.rules
             .get_or_init(|| {
                 Rules::new(
-                    &http.facts.within(&scope.grant),
+                    http.facts.clone(),
+                    http.facts.asked.within(&scope.grant),
                     &scope.payloads,
                     scope.reach,
                     scope.lease.as_ref(),
@@ -133,6 +137,8 @@ impl Web {
             ));
         };
         Ok(Ready {
+            gate: &self.gate,
+            target: at.name,
             transport: &http.transport,
             sink: http.sink.as_ref(),
             rules,
@@ -221,19 +227,7 @@ impl Web {
         request: HttpRequest,
         protocol: String,
     ) -> Result<Box<dyn Duplex>, NoStream> {
-        let ready = self.ready(&request, Vec::new(), Form::Upgrade).await;
-        let Ready {
-            transport,
-            rules,
-            wire,
-            pool,
-            bounds,
-            ..
-        } = ready.map_err(NoStream::Failed)?;
-        transport
-            .upgrade(&pool, wire, &protocol, &bounds)
-            .await
-            .map_err(|none| unstreamed(&rules, none))
+        self.stream(&request, Switch::To(&protocol)).await
     }
 
     /// See `streams.websocket`.
@@ -242,8 +236,22 @@ impl Web {
         request: HttpRequest,
         protocols: Vec<String>,
     ) -> Result<Box<dyn Duplex>, NoStream> {
-        let ready = self.ready(&request, Vec::new(), Form::WebSocket).await;
+        self.stream(&request, Switch::WebSocket(&protocols)).await
+    }
+
+    async fn stream(
+        &self,
+        request: &HttpRequest,
+        switch: Switch<'_>,
+    ) -> Result<Box<dyn Duplex>, NoStream> {
+        let form = match switch {
+            Switch::To(_) => Form::Upgrade,
+            Switch::WebSocket(_) => Form::WebSocket,
+        };
+        let ready = self.ready(request, Vec::new(), form).await;
         let Ready {
+            gate,
+            target,
             transport,
             rules,
             wire,
@@ -251,17 +259,38 @@ impl Web {
             bounds,
             ..
         } = ready.map_err(NoStream::Failed)?;
-        transport
-            .websocket(&pool, wire, &protocols, &bounds)
+        let asked = async {
+            match switch {
+                Switch::To(protocol) => {
+                    answered(transport.upgrade(&pool, wire, protocol, &bounds)).await
+                }
+                Switch::WebSocket(protocols) => {
+                    answered(transport.websocket(&pool, wire, protocols, &bounds)).await
+                }
+            }
+        };
+        gate.asking(&target, asked)
             .await
+            .unwrap_or_else(|failed| Err(NoStream::Failed(failed)))
             .map_err(|none| unstreamed(&rules, none))
     }
+}
+
+/// What a connection is switched to.
+#[derive(Clone, Copy)]
+enum Switch<'a> {
+    /// A protocol of the backend's.
+    To(&'a str),
+    /// A WebSocket in one of these protocols, or in none where none are given.
+    WebSocket(&'a [String]),
 }
 
 impl Ready<'_> {
     /// Sends it; returns when the answer begins.
     async fn exchange(self) -> Result<(Answer, Expects), Error> {
         let Ready {
+            gate,
+            target,
             transport,
             rules,
             wire,
@@ -270,8 +299,8 @@ impl Ready<'_> {
             bounds,
             ..
         } = self;
-        let answer = transport
-            .exchange(&pool, wire, &bounds)
+        let answer = gate
+            .asking(&target, transport.exchange(&pool, wire, &bounds))
             .await
             .map_err(|e| rules.error(e))?;
         Ok((answer, expects))
@@ -279,13 +308,16 @@ impl Ready<'_> {
 
     /// Sends it, and reports what its answer tells the host before it is given on.
     async fn whole(self) -> Result<HttpResponse, Error> {
-        let sink = self.sink;
+        let (sink, gate, target) = (self.sink, self.gate, self.target.clone());
         let rules = self.rules.clone();
         let (answer, expects) = self.exchange().await?;
         // Before anything of an answer that cannot be looked into gets into a text.
         rules.identity(&expects, &answer.head)?;
-        let response = answer.whole().await.map_err(|e| rules.error(e))?;
-        let Seen { response, found } = rules.answered(&expects, response)?;
+        let mut glance = rules.glance();
+        let coming = answer.whole_seen(|so_far| glance.look(so_far));
+        let response = gate.asking(&target, coming).await;
+        let response = response.map_err(|e| rules.error(e))?;
+        let Seen { response, found } = rules.answered(&expects, response, Some(&glance))?;
         for found in found {
             let reported = match found {
                 Found::Created(resource) => sink.created(&resource).await,
@@ -320,6 +352,16 @@ fn action(effect: &Effect) -> Action {
         Effect::CreatesChild(_) => Action::HttpCreateChild,
         Effect::Acts => Action::HttpAct,
         Effect::Shared => Action::HttpShared,
+    }
+}
+
+/// A stream, or an answer that is none, apart from no answer at all.
+async fn answered<T>(
+    asked: impl Future<Output = Result<T, NoStream>>,
+) -> Result<Result<T, NoStream>, Error> {
+    match asked.await {
+        Err(NoStream::Failed(error)) => Err(error),
+        answer => Ok(answer),
     }
 }
 

@@ -129,6 +129,7 @@ impl Body {
             Ok(result) => result,
             Err(_elapsed) => Err(Failure::Timeout {
                 phase: meter.phase(),
+                waits_for: setup.egress.waits_for(),
             }),
         };
         under_way.finish(&result);

@@ -10,7 +10,7 @@ use leasehold_authority::SecretUse;
 use leasehold_contract::{Credential, FieldViolation, Site};
 use serde_json::Value;
 
-use super::{endpoints, schema};
+use super::endpoints;
 
 /// The formats of configuration fields that mean something to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ fn escape(name: &str) -> String {
 /// # Errors
 /// Every violation at once, each with a pointer. Values are never repeated in the messages.
 pub fn check(schema: &Value, config: &Value) -> Result<(), Vec<FieldViolation>> {
-    let validator = schema::compile(schema).map_err(|why| {
+    let validator = leasehold_runtime::validator(schema).map_err(|why| {
         vec![FieldViolation {
             pointer: String::new(),
             message: format!(
@@ -268,11 +268,8 @@ fn rights(
             Site::SshUsername => "ssh-username".to_owned(),
         }));
         for field in all.iter().filter(|f| credential.to.contains(&f.pointer)) {
-            let value = config.pointer(&field.pointer);
-            to.extend(value.and_then(|value| match field.format {
-                Format::SshTarget => Some(ssh_destination(value)),
-                _ => endpoints::url_of(value).map(|url| url.trim_end_matches('/').to_owned()),
-            }));
+            let url = config.pointer(&field.pointer).and_then(endpoints::url_of);
+            to.extend(url.map(|url| url.trim_end_matches('/').to_owned()));
         }
     }
     sites.sort();

@@ -31,7 +31,6 @@ mod precondition;
 mod probe;
 mod progress;
 mod proving;
-mod schema;
 mod secrets;
 mod sources;
 mod teardown;
