@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything, in the order in which it depends on each other.
 //!
-//! It sets up, builds the components that tests run, and runs the tests of every crate of the workspace. What
+//! It sets up, builds the components that tests run, installs what asks the server by its own description, and runs the tests of every crate of the workspace. What
 //! cargo says at the end of each is what counts; nothing is summed up or left out.
 
 use anyhow::Result;
@@ -9,6 +9,7 @@ use crate::checkout::Checkout;
 use crate::components;
 use crate::setup::{self, Purpose};
 use crate::shell;
+use crate::tools;
 
 /// What is to be tested.
 #[derive(clap::Args)]
@@ -22,6 +23,7 @@ pub struct Arguments {
 pub fn run(checkout: &Checkout, arguments: &Arguments) -> Result<()> {
     setup::run(checkout, Purpose::Test)?;
     components::run(checkout, &components::Arguments::all())?;
+    let schemathesis = tools::schemathesis(checkout)?;
     let mut command = shell::cargo(["test", "--locked"]);
     if arguments.cargo.is_empty() {
         // These samples are components and nothing else: their tests are the runtime's and the server's.
@@ -38,6 +40,7 @@ pub fn run(checkout: &Checkout, arguments: &Arguments) -> Result<()> {
     }
     command
         .current_dir(&checkout.root)
-        .env("LEASEHOLD_COMPONENTS", checkout.components());
+        .env("LEASEHOLD_COMPONENTS", checkout.components())
+        .env("LEASEHOLD_SCHEMATHESIS", schemathesis);
     shell::run(&mut command)
 }

@@ -34,7 +34,8 @@ pub struct Tools {
 impl Tools {
     /// Sees that they are there.
     pub fn install(checkout: &Checkout) -> Result<Tools> {
-        let digest = digest(checkout)?;
+        let [javascript, list] = JAVASCRIPT;
+        let digest = digest_of(checkout, &[NODE, PYTHON, javascript, list])?;
         let all = checkout.target.join("tools");
         // What is installed writes down where it is: by that name it must be found later, too.
         let all = all.canonicalize().unwrap_or(all);
@@ -66,10 +67,7 @@ impl Tools {
     fn fetch(&self, checkout: &Checkout) -> Result<()> {
         let mut make = isolated("python3");
         shell::run(make.args(["-m", "venv"]).arg(&self.folder))?;
-        let mut pip = isolated(self.folder.join("bin/python"));
-        pip.args(["-m", "pip", "install", "--quiet", "--no-cache-dir"])
-            .args(["--disable-pip-version-check", "--no-compile", "--no-deps"])
-            .args(["--only-binary", ":all:", "--require-hashes"]);
+        let mut pip = pip(&self.folder.join("bin/python"));
         for lock in [NODE, PYTHON] {
             pip.arg("--requirement").arg(checkout.root.join(lock));
         }
@@ -139,6 +137,43 @@ impl Tools {
     }
 }
 
+/// What pins schemathesis.
+const SCHEMATHESIS: &str = "xtask/schemathesis.txt";
+
+/// Sees that schemathesis is there, in an environment of its own beside the tools, and answers the environment's Python.
+/// A component that was made before is not made anew for it.
+pub fn schemathesis(checkout: &Checkout) -> Result<PathBuf> {
+    let digest = digest_of(checkout, &[SCHEMATHESIS])?;
+    let all = checkout.target.join("schemathesis");
+    let folder = all.join(digest.get(..16).unwrap_or(&digest));
+    let python = folder.join("bin/python");
+    fs::create_dir_all(&all).with_context(|| format!("{} cannot be made", all.display()))?;
+    let lock = File::create(all.join("lock")).context("the environment's lock cannot be made")?;
+    lock.lock().context("the environment cannot be locked")?;
+    let done = folder.join("installed");
+    if !done.exists() {
+        remove_folders(&all)?;
+        let mut make = isolated("python3");
+        shell::run(make.args(["-m", "venv"]).arg(&folder))?;
+        shell::run(
+            pip(&python)
+                .arg("--requirement")
+                .arg(checkout.root.join(SCHEMATHESIS)),
+        )?;
+        fs::write(&done, &digest).context("the environment cannot be marked as installed")?;
+    }
+    Ok(python)
+}
+
+/// `pip install` of what is pinned by hash, and of nothing that is not, by the pip of an environment.
+fn pip(python: &Path) -> Command {
+    let mut pip = isolated(python);
+    pip.args(["-m", "pip", "install", "--quiet", "--no-cache-dir"])
+        .args(["--disable-pip-version-check", "--no-compile", "--no-deps"])
+        .args(["--only-binary", ":all:", "--require-hashes"]);
+    pip
+}
+
 /// A command that what its caller's shell says about Python and Node does not change.
 fn isolated(program: impl AsRef<Path>) -> Command {
     let mut command = Command::new(program.as_ref());
@@ -155,8 +190,8 @@ fn isolated(program: impl AsRef<Path>) -> Command {
     command
 }
 
-/// What the tools are made of: the locks, and the Python that the environment belongs to.
-fn digest(checkout: &Checkout) -> Result<String> {
+/// What an environment is made of: the locks, and the Python that it belongs to.
+fn digest_of(checkout: &Checkout, locks: &[&str]) -> Result<String> {
     let python = isolated("python3")
         .args(["-c", "import sys; print(sys.base_prefix, sys.version)"])
         .output()
@@ -169,7 +204,7 @@ fn digest(checkout: &Checkout) -> Result<String> {
     }
     let mut hash = Sha256::new();
     hash.update(&python.stdout);
-    for lock in [NODE, PYTHON].iter().chain(&JAVASCRIPT) {
+    for lock in locks {
         let path = checkout.root.join(lock);
         let bytes = fs::read(&path).with_context(|| format!("{} does not read", path.display()))?;
         hash.update(Sha256::digest(bytes));

@@ -11,7 +11,7 @@ use crate::actor::Actor;
 use crate::error::{Error, Result, code};
 use crate::policy::Operation;
 use crate::store::{Db, Row, Store, is_unique_violation, now_ms};
-use crate::{id, name};
+use crate::{id, idempotency, name};
 
 /// A tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -78,10 +78,12 @@ impl Companies {
         actor.may(Operation::CreateCompany)?;
         let name = name::checked("/name", name)?;
         let actor = actor.clone();
+        let claim = idempotency::current();
         self.store
             .write(move |tx| {
                 Box::pin(async move {
                     let id = id::fresh("com_")?;
+                    idempotency::made(tx, claim.as_ref(), &id).await?;
                     sqlx::query(concat!(
                         "INSERT INTO companies (id, name, created_at, updated_at) VALUES ($1, $2, ",
                         now_ms!(),

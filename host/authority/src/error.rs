@@ -36,14 +36,20 @@ pub mod code {
     pub const ENVIRONMENT_PLATFORM_MANAGED: &str = "environment_platform_managed";
     /// Nobody leases the server's own machine.
     pub const ENVIRONMENT_LOCAL: &str = "environment_local";
+    /// The row is at another revision than the caller's precondition names; details have `revision`.
+    pub const REVISION_MISMATCH: &str = "revision_mismatch";
     /// Leases hold the environment; details have the reasons.
     pub const ENVIRONMENT_NOT_DELETABLE: &str = "environment_not_deletable";
     /// Another lease has the target for itself; details have `leaseId`.
     pub const TARGET_IN_USE: &str = "target_in_use";
     /// Another lease has the resource; details have `leaseId`.
     pub const RESOURCE_CLAIMED: &str = "resource_claimed";
-    /// The idempotency key was used with another request; details have `leaseId`.
+    /// The idempotency key was used with another request; details have `leaseId` of a lease's.
     pub const IDEMPOTENCY_MISMATCH: &str = "idempotency_mismatch";
+    /// The request of the idempotency key is being worked on.
+    pub const IDEMPOTENCY_IN_PROGRESS: &str = "idempotency_in_progress";
+    /// The request of the idempotency key was done, and its answer is not there; details have `id` of what it made.
+    pub const IDEMPOTENCY_SPENT: &str = "idempotency_spent";
     /// The lease's state does not allow it; details have `status`.
     pub const LEASE_STATE: &str = "lease_state";
     /// The lease has expired.

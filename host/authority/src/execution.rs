@@ -469,6 +469,30 @@ impl Executions {
         rows.iter().map(execution).collect()
     }
 
+    /// A page of the executions of a lease, the newest first: those before the one of the id `behind`, `limit` at most; and
+    /// whether there are more.
+    pub async fn page(
+        &self,
+        lease: &str,
+        behind: Option<&str>,
+        limit: u32,
+    ) -> Result<(Vec<Execution>, bool)> {
+        let mut rows = sqlx::query(
+            "SELECT * FROM executions WHERE lease_id = $1
+                 AND ($2 IS NULL OR (begun_at, id) < (SELECT begun_at, id FROM executions WHERE id = $2))
+             ORDER BY begun_at DESC, id DESC LIMIT $3",
+        )
+        .bind(lease)
+        .bind(behind)
+        .bind(i64::from(limit) + 1)
+        .fetch_all(self.store.read())
+        .await?;
+        let more = rows.len() > limit as usize;
+        rows.truncate(limit as usize);
+        let page: Result<Vec<Execution>> = rows.iter().map(execution).collect();
+        Ok((page?, more))
+    }
+
     /// What `state-of` should be asked about: executions without an outcome, or with an unknown one, on
     /// leases that are active. After a restart, these were open.
     pub async fn open(&self) -> Result<Vec<Execution>> {

@@ -8,7 +8,7 @@
 //!
 //! The doors are the areas: [`Authority::companies`], [`Authority::tokens`], [`Authority::plugins`],
 //! [`Authority::secrets`], [`Authority::environments`], [`Authority::assignees`], [`Authority::leases`],
-//! [`Authority::executions`], [`Authority::activity`].
+//! [`Authority::executions`], [`Authority::activity`], [`Authority::idempotency`].
 
 mod activity;
 mod actor;
@@ -18,6 +18,7 @@ mod environment;
 mod error;
 mod execution;
 mod id;
+mod idempotency;
 mod instance;
 mod keys;
 mod lease;
@@ -38,12 +39,13 @@ pub use assignment::{
 };
 pub use company::{Companies, Company};
 pub use environment::{
-    BlastRadius, Defaults, Environment, EnvironmentDraft, EnvironmentDriver, EnvironmentFilter,
-    EnvironmentPatch, EnvironmentSecrets, EnvironmentStatus, Environments, LOCAL, Managed,
-    SecretRef, SecretUse,
+    ActiveRuntimeUse, BlastRadius, Defaults, Environment, EnvironmentDraft, EnvironmentDriver,
+    EnvironmentFilter, EnvironmentPatch, EnvironmentSecrets, EnvironmentStatus, Environments,
+    HOLDERS, LOCAL, LeaseHolder, Managed, SecretRef, SecretUse, StaticReferences,
 };
 pub use error::{Error, Result, code};
 pub use execution::{Execution, ExecutionStatus, Executions, NewExecution, Outcome, Settled};
+pub use idempotency::{Begun as BegunRequest, Claim, Ended, Idempotency};
 pub use keys::MasterKeyError;
 pub use lease::machine::{
     Activation, Effect, Event, Jitter, Proof, Refused, State, Status, backoff, step,

@@ -16,6 +16,7 @@ use crate::company::Companies;
 use crate::environment::{EnvironmentMemory, Environments};
 use crate::error::{Error, Result};
 use crate::execution::Executions;
+use crate::idempotency::{self, Idempotency};
 use crate::instance::identify;
 use crate::keys::{Keys, MasterKey, MasterKeyError, default_path};
 use crate::lease::{ClockGuard, Leases};
@@ -357,6 +358,14 @@ impl Authority {
         }
     }
 
+    /// The idempotency keys of requests.
+    pub fn idempotency(&self) -> Idempotency {
+        Idempotency {
+            store: Arc::clone(&self.shared.store),
+            keys: Arc::clone(&self.shared.keys),
+        }
+    }
+
     /// The key that authenticates the runtime's cache of compiled components.
     pub fn aot_key(&self) -> Zeroizing<[u8; 32]> {
         self.shared.keys.aot.clone()
@@ -395,5 +404,5 @@ async fn lapse_claims(db: &mut SqliteConnection, replica: &str) -> Result<()> {
     .bind(replica)
     .execute(&mut *db)
     .await?;
-    Ok(())
+    idempotency::lapse(db, replica).await
 }

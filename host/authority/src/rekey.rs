@@ -21,7 +21,7 @@ use crate::instance::{Instance, identify, take_key};
 use crate::keys::{MasterKey, MasterKeyError};
 use crate::open::{Authority, OpenError, Options, lock, turn};
 use crate::store::{self, now_ms};
-use crate::{assignment, environment, lease, plugin, secret, token};
+use crate::{assignment, environment, idempotency, lease, plugin, secret, token};
 
 /// What a change of the master key did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,6 +134,7 @@ async fn take_anew(
     rows += environment::sign_again(&mut tx, old, &keys).await?;
     rows += assignment::sign_again(&mut tx, old, &keys).await?;
     rows += lease::sign_again(&mut tx, old, &keys).await?;
+    rows += idempotency::sign_again(&mut tx, old, &keys).await?;
     let (recorded, heads) = activity::sign_again(&mut tx, old, &keys).await?;
     rows += recorded;
     let ends: BTreeMap<&String, serde_json::Value> = heads

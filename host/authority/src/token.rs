@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::keys::{Keys, Mac};
 use crate::policy::Operation;
 use crate::store::{Db, Row, Store, now_ms};
-use crate::{company, id, name};
+use crate::{company, id, idempotency, name};
 
 /// How long an answer from memory is good without asking the database.
 pub const TRUSTED: Duration = Duration::from_secs(2);
@@ -245,6 +245,7 @@ impl Tokens {
         let bearer = Zeroizing::new(format!("{PREFIX}{}", id::base32(&bytes[..])));
         let hash = hash(&self.keys, &bearer);
         let actor = actor.clone();
+        let claim = idempotency::current();
         let made = self
             .store
             .write(move |tx| {
@@ -263,6 +264,7 @@ impl Tokens {
                         last_used_at: None,
                         revoked_at: None,
                     };
+                    idempotency::made(tx, claim.as_ref(), &token.id).await?;
                     let mac = row_mac(&tx.keys, &token, &hash).done();
                     sqlx::query(
                         "INSERT INTO tokens (id, companies, run, name, role, hash, created_by, created_at, expires_at, mac)

@@ -21,6 +21,7 @@ mod plugin;
 mod schema;
 mod settings;
 mod setup;
+mod sound;
 mod spelling;
 mod state;
 mod stats;

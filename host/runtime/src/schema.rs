@@ -5,9 +5,11 @@
 
 use std::collections::HashSet;
 
-use jsonschema::Validator;
+use jsonschema::{PatternOptions, Validator};
 use leasehold_contract::FORMATS;
 use serde_json::{Map, Value, json};
+
+use crate::sound::sound;
 
 /// What checks configurations by this schema: JSON Schema 2020-12, its formats too. Those of the host are the host's to check.
 ///
@@ -18,6 +20,7 @@ pub fn validator(schema: &Value) -> Result<Validator, String> {
     if !remote_references(schema).is_empty() {
         return Err("a reference leaves it".to_owned());
     }
+    sound(schema)?;
     compiled(schema).map_err(|error| {
         let at = error.instance_path().to_string();
         let what = error.masked_with("the value").to_string();
@@ -36,7 +39,9 @@ fn compiled(schema: &Value) -> Result<Validator, jsonschema::ValidationError<'st
     let with_hosts = FORMATS.into_iter().fold(options, |options, format| {
         options.with_format(format, |_: &str| true)
     });
-    with_hosts.build(schema)
+    // Another engine than the crate's own, which goes back and forth over a text for as long as a pattern wants.
+    let linear = with_hosts.with_pattern_options(PatternOptions::regex());
+    linear.build(schema)
 }
 
 /// Formats that neither the host nor JSON Schema 2020-12 checks, each with its place in the schema.

@@ -45,7 +45,7 @@ pub struct Arguments {
     /// The cargo profile to build with
     #[arg(long, default_value = "release", value_name = "PROFILE")]
     profile: String,
-    /// Measure this `leasehold` in place of one that is built; `call_fresh` and `exchange` are looked for in `examples` beside it
+    /// Measure this `leasehold` in place of one that is built; `call_fresh`, `exchange` and `policy_decision` are looked for in `examples` beside it
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
 }
@@ -95,6 +95,7 @@ const ALL: &[(&str, Benchmark)] = &[
     ("idle-memory", whole::idle_memory),
     ("list-environments", whole::list_environments),
     ("select-10k", select::select_10k),
+    ("policy-decision", whole::policy_decision),
     ("egress-small", egress::small),
     ("egress-large", egress::large),
     ("installs-beside", plugins::installs_beside),
@@ -154,9 +155,12 @@ fn build(checkout: &Checkout, profile: &str) -> Result<PathBuf> {
             "leasehold-server",
             "--package",
             "leasehold-runtime",
+            "--package",
+            "leasehold-authority",
         ])
         .args(["--bin", "leasehold"])
         .args(["--example", "call_fresh", "--example", "exchange"])
+        .args(["--example", "policy_decision"])
         .arg("--target-dir")
         .arg(&checkout.target)
         .current_dir(&checkout.root);

@@ -1,9 +1,11 @@
 //! The whole server: started again, idle, and asked for a list by many.
 
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use serde_json::Value;
 
 use super::Bench;
 use super::machine::Machine;
@@ -152,4 +154,26 @@ fn furnished(bench: &Bench) -> Result<(Server, Machine, String)> {
             .context("an environment cannot be saved")?;
     }
     Ok((server, machine, company))
+}
+
+/// One decision of the policy, by itself.
+pub fn policy_decision(bench: &Bench) -> Result<Vec<Row>> {
+    let samples = bench.samples(10_000);
+    let output = Command::new(bench.example("policy_decision")?)
+        .arg(samples.to_string())
+        .output()
+        .context("policy_decision does not run")?;
+    ensure!(output.status.success(), "policy_decision failed");
+    let said: Value =
+        serde_json::from_slice(&output.stdout).context("policy_decision does not say JSON")?;
+    let figure = |name: &str| {
+        let nanoseconds = said[name].as_f64();
+        nanoseconds.with_context(|| format!("policy_decision does not say {name}"))
+    };
+    let ours = Samples::summed(samples, figure("p50_ns")? / 1e3, figure("p99_ns")? / 1e3);
+    Ok(vec![Row::new("policy-decision", "µs", &ours).goal(
+        Better::Less,
+        "under 2 µs",
+        &[(ours.p99, 2.0)],
+    )])
 }

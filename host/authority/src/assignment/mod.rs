@@ -14,7 +14,7 @@ use serde_json::json;
 
 pub use resolve::{Level, Resolution, Said, WhoseAssignment};
 pub use row::{Assignee, AssigneeKind, AssignmentCounts, Links};
-pub(crate) use row::{clear, sign_again};
+pub(crate) use row::{clear, counts, sign_again};
 
 use crate::activity::Entry;
 use crate::actor::Actor;
@@ -22,7 +22,7 @@ use crate::environment::{self, EnvironmentDriver, EnvironmentStatus};
 use crate::error::{Error, Result, Violations, code};
 use crate::keys::Keys;
 use crate::store::{Store, Tx, is_unique_violation};
-use crate::{company, id, name};
+use crate::{company, id, idempotency, name};
 
 /// A new row.
 #[derive(Clone, Debug, Default)]
@@ -143,6 +143,7 @@ impl Assignees {
         }
         let (actor, company) = (actor.clone(), company.to_owned());
         let (given, links, environment) = (new.id, new.links, new.environment);
+        let claim = idempotency::current();
         self.store
             .write(move |tx| {
                 Box::pin(async move {
@@ -173,6 +174,7 @@ impl Assignees {
                         }
                         other => other,
                     })?;
+                    idempotency::made(tx, claim.as_ref(), &made.id).await?;
                     tx.record(
                         &actor,
                         Entry::new(

@@ -328,7 +328,7 @@ pub(super) async fn page<'e>(
     Ok(AssigneePage { items, next })
 }
 
-pub(super) async fn counts<'e>(
+pub(crate) async fn counts<'e>(
     db: impl sqlx::Executor<'e, Database = Db>,
     environment: &str,
 ) -> Result<AssignmentCounts> {

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Environment, LOCAL};
+use super::{Environment, LOCAL, reserved};
 use crate::error::{Result, Violations};
 use crate::name;
 use crate::secret::{self, PastedSecret, Reference, Wanted, env_pointer};
@@ -105,7 +105,7 @@ pub struct EnvironmentDraft {
     /// Variables of every command: a string or a secret reference each.
     #[serde(default)]
     pub env_vars: Map<String, Value>,
-    /// The client's own; keys that begin with `leasehold` or speak of qualification are the host's.
+    /// The client's own; keys that are the server's are refused at every depth.
     #[serde(default)]
     pub metadata: Option<Map<String, Value>>,
     /// Whether new leases may be made.
@@ -391,16 +391,9 @@ fn metadata(draft: &EnvironmentDraft, bad: &mut Violations) {
     let Some(metadata) = &draft.metadata else {
         return;
     };
-    for key in metadata.keys() {
-        let lower = key.to_lowercase();
-        if lower.starts_with("leasehold") || lower.contains("qualification") {
-            bad.add(
-                format!("/metadata/{}", key.replace('~', "~0").replace('/', "~1")),
-                "is the host's own: choose another key",
-            );
-        }
-    }
-    if Value::Object(metadata.clone()).to_string().len() > METADATA {
+    let metadata = Value::Object(metadata.clone());
+    reserved::check(&metadata, "/metadata", bad);
+    if metadata.to_string().len() > METADATA {
         bad.add(
             "/metadata",
             format!("must be at most {METADATA} bytes of JSON"),
@@ -436,7 +429,9 @@ mod tests {
                 "name": " ", "driver": "ssh", "provider": "No",
                 "config": { "key": { "type": "secret_ref", "secretId": "sec_a" } },
                 "envVars": { "1A": "x", "NUL": "a\u{0}b", "N": 1, "R": { "type": "secret_ref" } },
-                "metadata": { "leaseholdThing": 1, "platformQualification": 1, "mine": 1 },
+                "metadata": {
+                    "leaseholdThing": 1, "platformQualification": 1, "mine": [{ "managed_by/x": 1 }],
+                },
             })),
             vec![SecretUse {
                 pointer: "/other".into(),
@@ -457,6 +452,7 @@ mod tests {
                 "/envVars/R",
                 "/metadata/leaseholdThing",
                 "/metadata/platformQualification",
+                "/metadata/mine/0/managed_by~1x",
             ]
         );
     }

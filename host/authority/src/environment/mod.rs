@@ -8,6 +8,7 @@
 mod default;
 mod delete;
 mod draft;
+mod reserved;
 mod row;
 mod standing;
 
@@ -18,7 +19,7 @@ use serde_json::json;
 
 pub use default::Defaults;
 pub(crate) use default::read as read_defaults;
-pub use delete::BlastRadius;
+pub use delete::{ActiveRuntimeUse, BlastRadius, HOLDERS, LeaseHolder, StaticReferences};
 pub use draft::{
     EnvironmentDraft, EnvironmentDriver, EnvironmentPatch, EnvironmentSecrets, EnvironmentStatus,
     SecretUse,
@@ -37,7 +38,7 @@ use crate::keys::Keys;
 use crate::policy::Operation;
 use crate::secret::{self, PastedSecret, Selector};
 use crate::store::{Store, Tx, is_unique_violation};
-use crate::{company, id, plugin};
+use crate::{company, id, idempotency, plugin};
 
 /// A secret that an environment refers to; no value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -155,6 +156,7 @@ impl Environments {
         }
         let actor = actor.clone();
         let memory = Arc::clone(&self.memory);
+        let claim = idempotency::current();
         self.store
             .write(move |tx| {
                 Box::pin(async move {
@@ -169,6 +171,7 @@ impl Environments {
                     row::insert(tx, &environment)
                         .await
                         .map_err(taken(environment.name.clone()))?;
+                    idempotency::made(tx, claim.as_ref(), &environment.id).await?;
                     let company = environment.company_id.as_deref();
                     secret::put_pasted(tx, &actor, company, &environment.name, pasted).await?;
                     secret::bind(tx, &actor, company, &environment.id, checked.wanted, false)

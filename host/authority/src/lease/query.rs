@@ -44,7 +44,7 @@ pub struct LeasePage {
 fn cursor(text: &str) -> Result<(i64, String)> {
     text.split_once('.')
         .and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())))
-        .ok_or_else(|| Error::invalid("/cursor", "must be the cursor of an earlier page"))
+        .ok_or_else(|| Error::invalid("?cursor", "must be the cursor of an earlier page"))
 }
 
 impl Leases {

@@ -44,7 +44,7 @@ use crate::error::{Error, Result, code};
 use crate::keys::Keys;
 use crate::policy::Operation;
 use crate::store::{Store, Tx, is_unique_violation};
-use crate::{company, id, name};
+use crate::{company, id, idempotency, name};
 
 /// Bytes of a value at most.
 pub const MAX_VALUE: usize = 64 * 1024;
@@ -145,13 +145,16 @@ impl Secrets {
         new.description = name::description("/description", new.description.as_deref())?;
         check_value("/value", &new.value)?;
         let actor = actor.clone();
+        let claim = idempotency::current();
         self.store
             .write(move |tx| {
                 Box::pin(async move {
                     if let Some(company) = &new.company {
                         company::must_exist(&mut tx.db, company).await?;
                     }
-                    insert(tx, &actor, id::fresh("sec_")?, new).await
+                    let secret = insert(tx, &actor, id::fresh("sec_")?, new).await?;
+                    idempotency::made(tx, claim.as_ref(), &secret.id).await?;
+                    Ok(secret)
                 })
             })
             .await

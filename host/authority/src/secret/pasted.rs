@@ -17,6 +17,7 @@ use crate::{id, name};
 const MADE_UP: usize = 80;
 
 /// A value that was taken out of an environment, to be kept with it.
+#[derive(Clone)]
 pub struct PastedSecret {
     id: String,
     name: Option<String>,

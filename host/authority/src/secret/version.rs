@@ -15,6 +15,7 @@ use super::{Secret, Secrets, VersionStatus, binding, check_value, usage};
 use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::error::{Error, Result, code};
+use crate::idempotency;
 use crate::keys::Key;
 use crate::policy::Operation;
 use crate::store::Tx;
@@ -115,9 +116,11 @@ impl Secrets {
         check_value("/value", &value)?;
         let (actor, id) = (actor.clone(), id.to_owned());
         let memory = Arc::clone(&self.environments);
+        let claim = idempotency::current();
         self.store
             .write(move |tx| {
                 Box::pin(async move {
+                    idempotency::made(tx, claim.as_ref(), &id).await?;
                     let keys = Arc::clone(&tx.keys);
                     let mut secret = row::load(&mut tx.db, &keys, &id).await?;
                     let version = secret.latest_version + 1;

@@ -215,7 +215,10 @@ async fn an_environment_with_live_leases_is_not_deleted_and_its_records_outlive_
     let radius = p.environments().blast_radius(id).await.unwrap();
     assert_eq!(radius.delete_blocked_reasons, ["active_lease"]);
     assert_eq!(
-        (radius.active_lease_count, radius.secret_binding_count),
+        (
+            radius.active_runtime_use.active_lease_count,
+            radius.static_references.secret_binding_count
+        ),
         (1, 2)
     );
     assert_eq!(
@@ -231,7 +234,7 @@ async fn an_environment_with_live_leases_is_not_deleted_and_its_records_outlive_
         .await
         .unwrap();
     let radius = p.environments().blast_radius(id).await.unwrap();
-    assert_eq!(radius.delete_blocked_reasons, ["pending_cleanup"]);
+    assert_eq!(radius.delete_blocked_reasons, ["pending_sandbox_cleanup"]);
     p.leases()
         .apply(
             &operator(),

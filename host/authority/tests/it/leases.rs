@@ -615,7 +615,7 @@ async fn lists_page_newest_first_and_filter() {
         cursor: Some("x".into()),
         ..Default::default()
     };
-    assert_eq!(pointers(p.leases().list(&bad).await), ["/cursor"]);
+    assert_eq!(pointers(p.leases().list(&bad).await), ["?cursor"]);
     let counts = p.leases().counts().await.unwrap();
     assert_eq!(
         (counts[&Status::Acquiring], counts[&Status::Failed]),

@@ -12,6 +12,7 @@ mod companies;
 mod crash;
 mod environments;
 mod executions;
+mod idempotency;
 mod leases;
 mod made;
 mod opening;

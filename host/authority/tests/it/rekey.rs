@@ -66,6 +66,8 @@ async fn furnished() -> (Place, Furniture, Lease, String) {
         )
         .await
         .unwrap();
+    let begun = p.idempotency().begin(&operator(), "once", &[b"x"]).await;
+    assert!(matches!(begun, Ok(BegunRequest::Fresh(_))));
     (p, f, lease, bearer.to_string())
 }
 
@@ -190,6 +192,7 @@ async fn everything_is_under_the_new_key_and_what_stands_outside_stays_valid() {
     // component's bytes are nobody's.
     let stays = [
         "components.bytes",
+        "idempotency_keys.request",
         "leases.request_digest",
         "secret_versions.sealed",
         "tokens.hash",

@@ -24,6 +24,11 @@ impl Caller {
         Ok(Caller { actor, operation })
     }
 
+    /// What it asks for.
+    pub fn operation(&self) -> Operation {
+        self.operation
+    }
+
     /// How much the caller sees of a row of this scope. `what` and `id` are what the request named.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Who had the value of a secret, for what. Never the value.
 
 use axum::extract::State;
+use axum::response::Response;
 use leasehold_authority::{Access, AccessFilter};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -9,6 +10,7 @@ use utoipa_axum::routes;
 
 use super::body::{Id, Query};
 use super::errors::ApiError;
+use super::pages::{self, Place};
 use super::time::Time;
 use crate::access::Caller;
 use crate::app::App;
@@ -79,6 +81,8 @@ pub struct AccessPage {
 pub struct AccessQuery {
     /// Only what came before this position.
     before: Option<i64>,
+    /// From the `Link` header of the page before, in place of `before`.
+    cursor: Option<String>,
     /// At most this many, 1 to 1000; 100 without.
     limit: Option<u32>,
 }
@@ -96,8 +100,9 @@ async fn list(
     State(app): State<App>,
     caller: Caller,
     Id(id): Id,
+    place: Place,
     Query(query): Query<AccessQuery>,
-) -> Result<axum::Json<AccessPage>, ApiError> {
+) -> Result<Response, ApiError> {
     caller.sees_all()?;
     let limit = query.limit.unwrap_or(100);
     if !(1..=1000).contains(&limit) {
@@ -106,18 +111,24 @@ async fn list(
             format!("is {limit}; it is a number from 1 to 1000"),
         ));
     }
-    let filter = AccessFilter {
-        before: query.before,
-        limit,
-    };
+    let before =
+        match query.cursor.as_deref().map(pages::read).transpose()? {
+            None => query.before,
+            Some(position) => Some(position.parse().map_err(|_| {
+                ApiError::field("?cursor", "must be the cursor of an earlier page")
+            })?),
+        };
+    let filter = AccessFilter { before, limit };
     let secrets = app.service()?.authority().secrets();
     let rows = secrets.accesses(&id, &filter).await?;
     let next = rows
         .last()
         .map(|row| row.position)
         .filter(|_| rows.len() == limit as usize);
-    Ok(axum::Json(AccessPage {
+    let page = AccessPage {
         items: rows.into_iter().map(Into::into).collect(),
         next,
-    }))
+    };
+    let cursor = next.map(|position| pages::cursor(&position.to_string()));
+    Ok(place.answer(page, cursor.as_deref()))
 }

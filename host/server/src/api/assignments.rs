@@ -5,6 +5,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 use leasehold_authority::{
     Assignee, AssigneeKind, AssigneePatch, Links, NewAssignee, Scope, View, WhoseAssignment,
 };
@@ -15,6 +16,7 @@ use utoipa_axum::routes;
 
 use super::body::{Id, Json, Query};
 use super::errors::ApiError;
+use super::pages::{self, Place};
 use super::select::{LackView, lacks};
 use super::time::Time;
 use crate::access::Caller;
@@ -227,20 +229,22 @@ async fn make(
 async fn page(
     app: &App,
     caller: &Caller,
+    place: &Place,
     kind: AssigneeKind,
     company: &str,
     query: AssigneeQuery,
-) -> Result<axum::Json<AssigneePageView>, ApiError> {
+) -> Result<Response, ApiError> {
     caller.sees_company(company)?;
-    let limit = super::leases::limit(query.limit)?;
+    let limit = pages::limit(query.limit)?;
     let assignees = app.service()?.authority().assignees();
     let page = assignees
         .list(kind, company, query.cursor.as_deref(), limit)
         .await?;
-    Ok(axum::Json(AssigneePageView {
+    let view = AssigneePageView {
         items: page.items.into_iter().map(Into::into).collect(),
         next: page.next,
-    }))
+    };
+    Ok(place.answer(&view, view.next.as_deref()))
 }
 
 /// The row, if the caller may do with it what it asks for.
@@ -283,9 +287,10 @@ macro_rules! rows {
             State(app): State<App>,
             caller: Caller,
             Id(company): Id,
+            place: Place,
             Query(query): Query<AssigneeQuery>,
-        ) -> Result<axum::Json<AssigneePageView>, ApiError> {
-            page(&app, &caller, AssigneeKind::$kind, &company, query).await
+        ) -> Result<Response, ApiError> {
+            page(&app, &caller, &place, AssigneeKind::$kind, &company, query).await
         }
 
         #[utoipa::path(post, path = $all, operation_id = $create, summary = $create_does, tag = "assignment",

@@ -52,7 +52,8 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
         require_type(request.headers(), "application/json")?;
         let limits = app.limits();
-        let bytes = collect(request, limits.json_body, limits.body_timeout).await?;
+        let (parts, body) = request.into_parts();
+        let bytes = collect(&parts.headers, body, limits.json_body, limits.body_timeout).await?;
         parse(&bytes).map(Json)
     }
 }
@@ -66,7 +67,8 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalJson<T> {
             require_type(request.headers(), "application/json")?;
         }
         let limits = app.limits();
-        let bytes = collect(request, limits.json_body, limits.body_timeout).await?;
+        let (parts, body) = request.into_parts();
+        let bytes = collect(&parts.headers, body, limits.json_body, limits.body_timeout).await?;
         if bytes.is_empty() {
             return Ok(OptionalJson(T::default()));
         }
@@ -83,33 +85,24 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
             .map(|axum::extract::Query(query)| Query(query))
             .map_err(|e| {
                 let why = std::error::Error::source(&e).map_or(e.to_string(), ToString::to_string);
-                ApiError::field("", format!("the query: {}", shown(&why)))
+                // What is wrong with one parameter comes with its name before it.
+                match why.split_once(": ") {
+                    Some((name, why)) if !name.contains(' ') => {
+                        ApiError::field(format!("?{name}"), shown(why))
+                    }
+                    _ => ApiError::field("?", shown(&why)),
+                }
             })
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Id {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let path =
-            <axum::extract::Path<String> as FromRequestParts<S>>::from_request_parts(parts, state)
-                .await
-                .map_err(|e: PathRejection| {
-                    ApiError::new(
-                        ErrorCode::BadRequest,
-                        format!("the path: {}", e.body_text()),
-                    )
-                })?;
-        Ok(Id(path.0))
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for IdAndNumber {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let path = <axum::extract::Path<(String, i64)> as FromRequestParts<S>>::from_request_parts(
+/// The parameters of the path, decoded, each of which may be one of its kind.
+async fn path<S: Send + Sync>(
+    parts: &mut Parts,
+    state: &S,
+) -> Result<Vec<(String, String)>, ApiError> {
+    let path =
+        <axum::extract::Path<Vec<(String, String)>> as FromRequestParts<S>>::from_request_parts(
             parts, state,
         )
         .await
@@ -119,7 +112,39 @@ impl<S: Send + Sync> FromRequestParts<S> for IdAndNumber {
                 format!("the path: {}", e.body_text()),
             )
         })?;
-        Ok(IdAndNumber(path.0.0, path.0.1))
+    for (name, value) in &path.0 {
+        super::ids::check(name, value)?;
+    }
+    Ok(path.0)
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let first = path(parts, state).await?.into_iter().next();
+        first
+            .map(|(_, value)| Id(value))
+            .ok_or_else(|| ApiError::new(ErrorCode::BadRequest, "the path names nothing"))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for IdAndNumber {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let mut path = path(parts, state).await?.into_iter();
+        let (Some((_, id)), Some((name, number))) = (path.next(), path.next()) else {
+            let text = "the path names no two things";
+            return Err(ApiError::new(ErrorCode::BadRequest, text));
+        };
+        let number = number.parse().map_err(|_| {
+            ApiError::new(
+                ErrorCode::BadRequest,
+                format!("{name} in the path: `{}` is no number", shown(&number)),
+            )
+        })?;
+        Ok(IdAndNumber(id, number))
     }
 }
 
@@ -284,19 +309,18 @@ async fn next(body: &mut Body, silence: Duration) -> Result<Option<Bytes>, ApiEr
 }
 
 /// The whole body, wiped after use: it may hold a secret.
-async fn collect(
-    request: Request,
+pub async fn collect(
+    headers: &HeaderMap,
+    mut body: Body,
     limit: usize,
     silence: Duration,
 ) -> Result<Zeroizing<Vec<u8>>, ApiError> {
-    let announced = request
-        .headers()
+    let announced = headers
         .get(header::CONTENT_LENGTH)
         .and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > limit) {
         return Err(too_large(limit));
     }
-    let mut body = request.into_body();
     let mut whole = Zeroizing::new(Vec::with_capacity(announced.unwrap_or(0)));
     while let Some(data) = next(&mut body, silence).await? {
         if whole.len() + data.len() > limit {

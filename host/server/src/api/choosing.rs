@@ -1,7 +1,7 @@
 //! Leasing what was not named: by what is needed of it, or by what is assigned to whom it is for.
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use leasehold_authority::{Links, Operation, Scope, View};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,6 +11,7 @@ use super::assignments::whose;
 use super::body::{Id, OptionalJson, Query};
 use super::errors::ApiError;
 use super::leases::LeaseView;
+use super::once;
 use super::progress::ProgressQuery;
 use super::select::{ExcludedView, RequirementBody};
 use crate::access::Caller;
@@ -108,8 +109,10 @@ pub async fn acquire(
     caller: Caller,
     Id(company): Id,
     Query(named): Query<ProgressQuery>,
+    headers: HeaderMap,
     OptionalJson(body): OptionalJson<AcquireChosenBody>,
 ) -> Result<(StatusCode, axum::Json<ChosenView>), ApiError> {
+    let idempotency_key = once::lease_key(body.idempotency_key, &headers)?;
     let progress_id = named.checked()?;
     let links = Links {
         agent: body.agent_id.clone(),
@@ -132,7 +135,7 @@ pub async fn acquire(
     let request = AcquireRequest {
         company_id: Some(company.clone()),
         ttl_seconds: body.ttl_seconds,
-        idempotency_key: body.idempotency_key,
+        idempotency_key,
         agent_id: body.agent_id,
         run_id: whose.run.clone(),
         workspace_id: body.workspace_id,

@@ -2,14 +2,16 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 use leasehold_authority::Company;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::body::{Id, Json};
+use super::body::{Id, Json, Query};
 use super::errors::ApiError;
+use super::pages::{self, PageQuery, Place};
 use super::time::Time;
 use crate::access::Caller;
 use crate::app::App;
@@ -69,17 +71,22 @@ pub fn router() -> OpenApiRouter<App> {
 ///
 /// The local operator and administrators see all, others their own.
 #[utoipa::path(get, path = "/api/companies", operation_id = "listCompanies", tag = "companies",
-    responses((status = 200, description = "The companies", body = Vec<CompanyView>)))]
+    params(PageQuery),
+    responses((status = 200, description = "A page of companies, by name", body = Vec<CompanyView>)))]
 async fn list(
     State(app): State<App>,
     caller: Caller,
-) -> Result<axum::Json<Vec<CompanyView>>, ApiError> {
+    place: Place,
+    Query(query): Query<PageQuery>,
+) -> Result<Response, ApiError> {
     let companies = app.service()?.authority().companies();
     let mut rows = companies.list().await?;
     if let Some(own) = caller.companies() {
         rows.retain(|row| own.contains(&row.id.as_str()));
     }
-    Ok(axum::Json(rows.into_iter().map(Into::into).collect()))
+    let page = pages::of(rows, &query, |row| row.name.clone())?;
+    let views: Vec<CompanyView> = page.items.into_iter().map(Into::into).collect();
+    Ok(place.answer(views, page.next.as_deref()))
 }
 
 /// Create a company

@@ -1,10 +1,10 @@
 //! Environments: list, create, read, change, delete, and what deleting would touch.
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode, header};
 use leasehold_authority::{
-    BlastRadius, Environment, EnvironmentDraft, EnvironmentDriver, EnvironmentFilter,
-    EnvironmentPatch, EnvironmentStatus, Scope, SecretRef, Selector, View,
+    Environment, EnvironmentDraft, EnvironmentDriver, EnvironmentFilter, EnvironmentPatch,
+    EnvironmentStatus, Scope, SecretRef, Selector, View,
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -14,11 +14,12 @@ use utoipa_axum::routes;
 
 use super::body::{Id, Json, Query};
 use super::capabilities::WithheldView;
-use super::errors::ApiError;
+use super::errors::{ApiError, ErrorCode};
+use super::pages::{self, PageQuery, Place};
 use super::time::Time;
 use crate::access::Caller;
 use crate::app::App;
-use crate::service::Service;
+use crate::service::{Precondition, Service, entity_tag};
 
 /// An environment. Who does not manage the server sees `config` and `envVars` empty and no metadata.
 #[derive(Debug, Serialize, ToSchema)]
@@ -246,6 +247,10 @@ pub struct EnvironmentQuery {
     driver: Option<String>,
     /// A provider's key.
     provider: Option<String>,
+    /// From the `Link` header of the page before.
+    cursor: Option<String>,
+    /// At most this many, 1 to 500; 100 without.
+    limit: Option<u32>,
 }
 
 /// A place of an environment where a secret is used.
@@ -286,42 +291,11 @@ impl From<SecretRef> for SecretRefView {
     }
 }
 
-/// What deleting an environment would touch.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = BlastRadius)]
-pub struct BlastRadiusView {
-    environment_id: String,
-    can_delete: bool,
-    /// Such as `pending_sandbox_cleanup`; empty when it can be deleted.
-    delete_blocked_reasons: Vec<&'static str>,
-    active_lease_count: i64,
-    pending_cleanup_lease_count: i64,
-    /// Leases that are over; their records stay.
-    ended_lease_count: i64,
-    secret_binding_count: i64,
-}
-
-impl From<BlastRadius> for BlastRadiusView {
-    fn from(radius: BlastRadius) -> BlastRadiusView {
-        BlastRadiusView {
-            environment_id: radius.environment_id,
-            can_delete: radius.can_delete,
-            delete_blocked_reasons: radius.delete_blocked_reasons,
-            active_lease_count: radius.active_lease_count,
-            pending_cleanup_lease_count: radius.pending_cleanup_lease_count,
-            ended_lease_count: radius.ended_lease_count,
-            secret_binding_count: radius.secret_binding_count,
-        }
-    }
-}
-
 /// The routes.
 pub fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
-        .routes(routes!(get, update, delete))
-        .routes(routes!(blast_radius))
+        .routes(routes!(get, update))
         .routes(routes!(secret_refs))
 }
 
@@ -332,7 +306,7 @@ async fn seen(app: &App, caller: &Caller, id: &str) -> Result<(Environment, View
     Ok((row, view))
 }
 
-fn filter(query: EnvironmentQuery) -> Result<EnvironmentFilter, ApiError> {
+fn filter(query: &EnvironmentQuery) -> Result<EnvironmentFilter, ApiError> {
     let status = query.status.as_deref().map(|text| {
         EnvironmentStatus::parse(text).ok_or_else(|| one_of("?status", text, STATUSES))
     });
@@ -343,7 +317,7 @@ fn filter(query: EnvironmentQuery) -> Result<EnvironmentFilter, ApiError> {
     Ok(EnvironmentFilter {
         status: status.transpose()?,
         driver: driver.transpose()?,
-        provider: query.provider,
+        provider: query.provider.clone(),
     })
 }
 
@@ -364,28 +338,33 @@ pub fn one_of(pointer: &str, found: &str, known: &[&str]) -> ApiError {
 /// Its own, and those that all companies share.
 #[utoipa::path(get, path = "/api/companies/{companyId}/environments", operation_id = "listEnvironments", tag = "environments",
     params(("companyId" = String, Path, description = "The company's id"), EnvironmentQuery),
-    responses((status = 200, description = "The environments, by name", body = Vec<EnvironmentView>)))]
+    responses((status = 200, description = "A page of environments, by name", body = Vec<EnvironmentView>)))]
 async fn list(
     State(app): State<App>,
     caller: Caller,
     Id(company): Id,
+    place: Place,
     Query(query): Query<EnvironmentQuery>,
 ) -> Result<axum::response::Response, ApiError> {
     let whole = caller.sees_company(&company)? == View::Whole;
-    let filter = filter(query)?;
+    let filter = filter(&query)?;
     let service = app.service()?;
     let rows = service
         .authority()
         .environments()
         .list(&company, &filter)
         .await?;
-    let views: Vec<_> = rows
-        .iter()
+    let asked = PageQuery {
+        cursor: query.cursor,
+        limit: query.limit,
+    };
+    let page = pages::of(rows.iter().collect(), &asked, |row| row.name.clone())?;
+    let views: Vec<_> = page
+        .items
+        .into_iter()
         .map(|row| EnvironmentView::of(row, whole, service))
         .collect();
-    Ok(axum::response::IntoResponse::into_response(axum::Json(
-        views,
-    )))
+    Ok(place.answer(views, page.next.as_deref()))
 }
 
 /// Create an environment
@@ -413,14 +392,39 @@ async fn create(
 fn view(status: StatusCode, row: &Environment, service: &Service) -> axum::response::Response {
     axum::response::IntoResponse::into_response((
         status,
+        tag(row),
         axum::Json(EnvironmentView::of(row, true, service)),
     ))
+}
+
+/// The entity tag of a row, as a header.
+fn tag(row: &Environment) -> [(axum::http::HeaderName, String); 1] {
+    [(header::ETAG, entity_tag(row))]
+}
+
+/// What `If-Match` asks for.
+fn precondition(headers: &HeaderMap) -> Result<Precondition, ApiError> {
+    let lines: Result<Vec<&str>, _> = headers
+        .get_all(header::IF_MATCH)
+        .iter()
+        .map(|line| line.to_str())
+        .collect();
+    let read = lines
+        .map_err(|_| "is not text")
+        .and_then(|lines| Precondition::parse(&lines));
+    read.map_err(|why| {
+        ApiError::new(
+            ErrorCode::BadRequest,
+            format!("the If-Match header {why}; send the ETag of the environment as it was read"),
+        )
+    })
 }
 
 /// Get an environment
 #[utoipa::path(get, path = "/api/environments/{environmentId}", operation_id = "getEnvironment", tag = "environments",
     params(("environmentId" = String, Path, description = "The environment's id")),
-    responses((status = 200, description = "The environment", body = EnvironmentView)))]
+    responses((status = 200, description = "The environment", body = EnvironmentView,
+        headers(("ETag" = String, description = "Changes with every change of the environment")))))]
 async fn get(
     State(app): State<App>,
     caller: Caller,
@@ -429,68 +433,35 @@ async fn get(
     let (row, view) = seen(&app, &caller, &id).await?;
     let service = app.service()?;
     let view = EnvironmentView::of(&row, view == View::Whole, service);
-    Ok(axum::response::IntoResponse::into_response(axum::Json(
-        view,
+    Ok(axum::response::IntoResponse::into_response((
+        tag(&row),
+        axum::Json(view),
     )))
 }
 
 /// Change an environment
 ///
-/// Leases that exist are released by what they were acquired with, not by this.
+/// Leases that exist are released by what they were acquired with, not by this. Without `If-Match` it is laid over whatever
+/// is there; with it, it is made of what was read or not at all (412).
 #[utoipa::path(patch, path = "/api/environments/{environmentId}", operation_id = "updateEnvironment", tag = "environments",
-    params(("environmentId" = String, Path, description = "The environment's id")),
+    params(("environmentId" = String, Path, description = "The environment's id"),
+        ("If-Match" = Option<String>, Header, description = "The `ETag` of the environment as it was read; or its `revision` in quotes; or `*`")),
     request_body = EnvironmentPatchBody,
-    responses((status = 200, description = "The environment", body = EnvironmentView)))]
+    responses((status = 200, description = "The environment", body = EnvironmentView,
+        headers(("ETag" = String, description = "Changes with every change of the environment")))))]
 async fn update(
     State(app): State<App>,
     caller: Caller,
     Id(id): Id,
+    headers: HeaderMap,
     Json(body): Json<EnvironmentPatchBody>,
 ) -> Result<axum::response::Response, ApiError> {
     let service = app.service()?;
+    let expected = precondition(&headers)?;
     let row = service
-        .update_environment(&caller, &id, body.try_into()?)
+        .update_environment(&caller, &id, body.try_into()?, &expected)
         .await?;
     Ok(view(StatusCode::OK, &row, service))
-}
-
-/// Delete an environment
-///
-/// Refused while leases hold it; the blast radius says which.
-#[utoipa::path(delete, path = "/api/environments/{environmentId}", operation_id = "deleteEnvironment", tag = "environments",
-    params(("environmentId" = String, Path, description = "The environment's id")),
-    responses((status = 200, description = "The environment that is gone", body = EnvironmentView)))]
-async fn delete(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id,
-) -> Result<axum::response::Response, ApiError> {
-    let service = app.service()?;
-    let row = service
-        .authority()
-        .environments()
-        .delete(&caller, &id)
-        .await?;
-    Ok(view(StatusCode::OK, &row, service))
-}
-
-/// Tell what deleting an environment would touch
-#[utoipa::path(get, path = "/api/environments/{environmentId}/delete-blast-radius", operation_id = "getDeleteBlastRadius", tag = "environments",
-    params(("environmentId" = String, Path, description = "The environment's id")),
-    responses((status = 200, description = "What it would touch", body = BlastRadiusView)))]
-async fn blast_radius(
-    State(app): State<App>,
-    caller: Caller,
-    Id(id): Id,
-) -> Result<axum::Json<BlastRadiusView>, ApiError> {
-    caller.sees_all()?;
-    let radius = app
-        .service()?
-        .authority()
-        .environments()
-        .blast_radius(&id)
-        .await?;
-    Ok(axum::Json(radius.into()))
 }
 
 /// List where an environment uses secrets
@@ -520,14 +491,14 @@ mod tests {
     fn query(text: &str) -> Result<EnvironmentFilter, ApiError> {
         let uri: axum::http::Uri = format!("/x?{text}").parse().unwrap();
         let query = axum::extract::Query::<EnvironmentQuery>::try_from_uri(&uri).unwrap();
-        filter(query.0)
+        filter(&query.0)
     }
 
     #[test]
     fn a_status_or_driver_that_does_not_exist_is_refused_with_those_that_do() {
         assert!(query("status=active&driver=ssh").is_ok());
         let error = query("status=bogus").unwrap_err();
-        assert_eq!(error.code.status().as_u16(), 422);
+        assert_eq!(error.code.status().as_u16(), 400);
         assert!(error.message.contains("active, archived"), "{error}");
         assert!(
             query("driver=bogus")

@@ -66,7 +66,8 @@ codes! {
     CompanyNameTaken "company_name_taken" 409 "Another company has this name.",
     EnvironmentNameTaken "environment_name_taken" 409 "Another environment that the company sees has this name.",
     SecretNameTaken "secret_name_taken" 409 "Another secret of the company has this name.",
-    IdempotencyMismatch "idempotency_mismatch" 409 "The idempotency key was used before with another request; details.leaseId is what that one made.",
+    IdempotencyInProgress "idempotency_in_progress" 409 "The request of this idempotency key is being worked on. Ask again in a moment.",
+    IdempotencySpent "idempotency_spent" 409 "The request of this idempotency key was done, and its answer is not shown again; details.id is what it made.",
     TargetInUse "target_in_use" 409 "Another lease holds this target, and the target is leased to one at a time; details.leaseId names it.",
     ResourceClaimed "resource_claimed" 409 "What the target answered is already the resource of another lease.",
     NoCandidate "no_candidate" 409 "No environment can be leased for what was asked. details.excluded and details.tried say of each why.",
@@ -92,6 +93,7 @@ codes! {
     AlreadyExists "already_exists" 409 "The target already holds a thing of this name that is not this lease's.",
     FailedPrecondition "failed_precondition" 409 "The target is not in a state that allows this.",
     Cancelled "cancelled" 409 "The operation was cancelled before it was done.",
+    RevisionMismatch "revision_mismatch" 412 "The row is no longer what If-Match names; details.revision and details.targetRevision are what it is now.",
     PayloadTooLarge "payload_too_large" 413 "The body, or a frame of a stream, is larger than this path takes. The message gives the limit.",
     UnsupportedMediaType "unsupported_media_type" 415 "The Content-Type is missing or not the one that this path takes.",
     Invalid "invalid" 422 "A field is wrong. details.violations names each with a JSON pointer and says how to mend it.",
@@ -99,6 +101,7 @@ codes! {
     InvalidComponent "invalid_component" 422 "The upload is not a component that this server can install. The message gives the whole cause.",
     ComponentIncompatible "component_incompatible" 422 "The component wants an interface that this server does not have in this version.",
     SignatureRefused "signature_refused" 422 "The component is not signed as the settings ask of where it comes from. The message says by whom it must be, and what is there.",
+    IdempotencyMismatch "idempotency_mismatch" 422 "The idempotency key was used before with another request; details.leaseId is what that one made, where it was a lease.",
     ProviderMissing "provider_missing" 422 "No installed plugin offers this provider.",
     Unsupported "unsupported" 422 "The provider or this server cannot do this; the capabilities of the environment say so beforehand.",
     RateLimited "rate_limited" 429 "The target asked to wait. Retry-After says for how long.",
@@ -174,9 +177,14 @@ impl ApiError {
         }])
     }
 
-    /// Wrong fields; the message is made of them.
+    /// Wrong fields; the message is made of them. A query that is wrong is a request that is not well-formed.
     pub fn violations(violations: Vec<FieldViolation>) -> ApiError {
-        let mut error = ApiError::new(ErrorCode::Invalid, sentence(&violations));
+        let of_query = violations.iter().any(|v| v.pointer.starts_with('?'));
+        let code = match of_query {
+            true => ErrorCode::BadRequest,
+            false => ErrorCode::Invalid,
+        };
+        let mut error = ApiError::new(code, sentence(&violations));
         error.violations = violations;
         error
     }

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
@@ -20,6 +21,7 @@ use utoipa_axum::routes;
 use super::body::{Id, Json, Query};
 use super::errors::{ApiError, ErrorCode};
 use super::leases::usable;
+use super::pages::{self, PageQuery, Place};
 use super::time::Time;
 use crate::access::Caller;
 use crate::access::tickets::TICKET_LIFE;
@@ -307,16 +309,26 @@ async fn run(
 
 /// List the commands of a lease
 #[utoipa::path(get, path = "/api/environment-leases/{leaseId}/executions", operation_id = "listExecutions", tag = "executions",
-    params(("leaseId" = String, Path, description = "The lease's id")),
-    responses((status = 200, description = "Its commands, newest first", body = Vec<ExecutionView>)))]
+    params(("leaseId" = String, Path, description = "The lease's id"), PageQuery),
+    responses((status = 200, description = "A page of its commands, newest first", body = Vec<ExecutionView>)))]
 async fn list(
     State(app): State<App>,
     caller: Caller,
     Id(lease): Id,
-) -> Result<axum::Json<Vec<ExecutionView>>, ApiError> {
+    place: Place,
+    Query(query): Query<PageQuery>,
+) -> Result<Response, ApiError> {
     usable(&app, &caller, &lease).await?;
-    let rows = app.service()?.authority().executions().list(&lease).await?;
-    Ok(axum::Json(rows.into_iter().map(Into::into).collect()))
+    let limit = pages::limit(query.limit)?;
+    let behind = query.cursor.as_deref().map(pages::read).transpose()?;
+    let executions = app.service()?.authority().executions();
+    let (rows, more) = executions.page(&lease, behind.as_deref(), limit).await?;
+    let next = rows
+        .last()
+        .filter(|_| more)
+        .map(|row| pages::cursor(&row.id));
+    let views: Vec<ExecutionView> = rows.into_iter().map(Into::into).collect();
+    Ok(place.answer(views, next.as_deref()))
 }
 
 /// Get a ticket for a stream

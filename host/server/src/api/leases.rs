@@ -1,7 +1,8 @@
 //! Leases: acquire, read, renew, release, abandon.
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
 use leasehold_authority::{EnvironmentDriver, Lease, LeaseFilter, Proof, Scope, Status, View};
 use leasehold_contract::Condition;
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,8 @@ use utoipa_axum::routes;
 use super::body::{Id, Json, OptionalJson, Query};
 use super::environments::one_of;
 use super::errors::ApiError;
+use super::once;
+use super::pages::{self, Place};
 use super::progress::{ProgressQuery, ProgressView};
 use super::time::Time;
 use crate::access::Caller;
@@ -163,7 +166,7 @@ pub struct LeasePageView {
 pub struct LeaseQuery {
     /// One state.
     status: Option<String>,
-    /// `next` of the page before.
+    /// `next` of the page before, as its `Link` header has it too.
     cursor: Option<String>,
     /// At most this many, 1 to 500; 100 without.
     limit: Option<u32>,
@@ -177,7 +180,8 @@ pub struct AcquireBody {
     company_id: Option<String>,
     /// When it ends at the latest, in seconds from now; without, when it is released.
     ttl_seconds: Option<u32>,
-    /// The same key with the same request answers the same lease, also after a lost answer.
+    /// The same key with the same request answers the same lease, also after a lost answer. The `Idempotency-Key` header
+    /// says the same.
     idempotency_key: Option<String>,
     /// How long acquiring may take; without, as the provider says.
     timeout_ms: Option<u32>,
@@ -253,18 +257,6 @@ fn status(text: Option<&str>) -> Result<Option<Status>, ApiError> {
     })
 }
 
-/// How many rows a page has.
-pub fn limit(limit: Option<u32>) -> Result<u32, ApiError> {
-    match limit {
-        None => Ok(100),
-        Some(limit @ 1..=500) => Ok(limit),
-        Some(other) => Err(ApiError::field(
-            "?limit",
-            format!("is {other}; it is a number from 1 to 500"),
-        )),
-    }
-}
-
 /// List the leases of an environment
 #[utoipa::path(get, path = "/api/environments/{environmentId}/leases", operation_id = "listLeases", tag = "leases",
     params(("environmentId" = String, Path, description = "The environment's id"), LeaseQuery),
@@ -273,8 +265,9 @@ async fn list_of_environment(
     State(app): State<App>,
     caller: Caller,
     Id(environment): Id,
+    place: Place,
     Query(query): Query<LeaseQuery>,
-) -> Result<axum::Json<LeasePageView>, ApiError> {
+) -> Result<Response, ApiError> {
     let authority = app.service()?.authority();
     let row = authority.environments().get(&environment).await?;
     let scope = Scope::of(row.company_id.as_deref());
@@ -282,7 +275,16 @@ async fn list_of_environment(
     // Of one that all share each sees what is their own company's.
     let own = caller.companies().unwrap_or_default();
     let companies = own.into_iter().map(str::to_owned).collect();
-    page(&app, &caller, view, companies, Some(environment), query).await
+    page(
+        &app,
+        &caller,
+        &place,
+        view,
+        companies,
+        Some(environment),
+        query,
+    )
+    .await
 }
 
 /// List the leases of a company
@@ -293,20 +295,22 @@ async fn list_of_company(
     State(app): State<App>,
     caller: Caller,
     Id(company): Id,
+    place: Place,
     Query(query): Query<LeaseQuery>,
-) -> Result<axum::Json<LeasePageView>, ApiError> {
+) -> Result<Response, ApiError> {
     let view = caller.sees_company(&company)?;
-    page(&app, &caller, view, vec![company], None, query).await
+    page(&app, &caller, &place, view, vec![company], None, query).await
 }
 
 async fn page(
     app: &App,
     caller: &Caller,
+    place: &Place,
     view: View,
     companies: Vec<String>,
     environment: Option<String>,
     query: LeaseQuery,
-) -> Result<axum::Json<LeasePageView>, ApiError> {
+) -> Result<Response, ApiError> {
     let filter = LeaseFilter {
         companies,
         environment,
@@ -314,17 +318,18 @@ async fn page(
         provider: None,
         statuses: status(query.status.as_deref())?.into_iter().collect(),
         cursor: query.cursor,
-        limit: limit(query.limit)?,
+        limit: pages::limit(query.limit)?,
     };
     let service = app.service()?;
     let page = service.authority().leases().list(&filter).await?;
     let items = page.items.into_iter();
-    Ok(axum::Json(LeasePageView {
+    let view = LeasePageView {
         items: items
             .map(|row| LeaseView::now(row, view, service))
             .collect(),
         next: page.next,
-    }))
+    };
+    Ok(place.answer(&view, view.next.as_deref()))
 }
 
 /// Lease an environment
@@ -340,8 +345,10 @@ async fn acquire(
     caller: Caller,
     Id(environment): Id,
     Query(named): Query<ProgressQuery>,
+    headers: HeaderMap,
     OptionalJson(body): OptionalJson<AcquireBody>,
 ) -> Result<(StatusCode, axum::Json<LeaseView>), ApiError> {
+    let idempotency_key = once::lease_key(body.idempotency_key, &headers)?;
     let progress_id = named.checked()?;
     let service = app.service()?;
     let row = service.authority().environments().get(&environment).await?;
@@ -367,7 +374,7 @@ async fn acquire(
     let request = AcquireRequest {
         company_id: Some(company),
         ttl_seconds: body.ttl_seconds,
-        idempotency_key: body.idempotency_key,
+        idempotency_key,
         agent_id: body.agent_id,
         run_id,
         workspace_id: body.workspace_id,

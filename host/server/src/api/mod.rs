@@ -10,15 +10,19 @@ pub mod body;
 pub mod capabilities;
 pub mod choosing;
 pub mod companies;
+pub mod deletion;
 pub mod environments;
 pub mod errors;
 pub mod executions;
 pub mod files;
 pub mod health;
+pub mod ids;
 pub mod instance;
 pub mod leases;
 pub mod names;
+pub mod once;
 pub mod openapi;
+pub mod pages;
 pub mod plugin_views;
 pub mod plugins;
 pub mod probe;
@@ -59,6 +63,7 @@ pub fn router(app: App) -> Router {
         )
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
+        .layer(middleware::from_fn_with_state(app.clone(), once::pass))
         .layer(middleware::from_fn_with_state(app.clone(), gate::pass))
         .with_state(app)
 }

@@ -3,13 +3,20 @@
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use leasehold_authority::Operation;
 use serde::Serialize;
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::Type;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, ResponseBuilder, ServerBuilder};
+use utoipa::openapi::{
+    ContentBuilder, Header, HeaderBuilder, ObjectBuilder, OpenApi, Ref, RefOr, ResponseBuilder,
+    ServerBuilder,
+};
 use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 
 use super::errors::ErrorCode;
+use super::once;
 use crate::app::App;
 
 /// The shape of every refusal.
@@ -65,6 +72,7 @@ pub fn routes() -> OpenApiRouter<App> {
     .merge(super::secrets::router())
     .merge(super::accesses::router())
     .merge(super::environments::router())
+    .merge(super::deletion::router())
     .merge(super::capabilities::router())
     .merge(super::instance::router())
     .merge(super::names::router())
@@ -125,6 +133,22 @@ pub fn finish(mut document: OpenApi) -> Bytes {
             &mut item.delete,
         ];
         for operation in operations.into_iter().flatten() {
+            let named = operation.operation_id.as_deref();
+            if named.and_then(Operation::named).is_some_and(once::takes) {
+                let parameters = operation.parameters.get_or_insert_default();
+                parameters.push(RefOr::T(idempotency_key()));
+            }
+            let paged = |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(known) if known.name == "cursor");
+            if operation.parameters.iter().flatten().any(paged)
+                && let Some(RefOr::T(page)) = operation.responses.responses.get_mut("200")
+            {
+                page.headers.insert("Link".to_owned(), RefOr::T(link()));
+            }
+            for parameter in operation.parameters.iter_mut().flatten() {
+                if let RefOr::T(parameter) = parameter {
+                    describe(parameter);
+                }
+            }
             for range in ["4XX", "5XX"] {
                 operation
                     .responses
@@ -135,6 +159,42 @@ pub fn finish(mut document: OpenApi) -> Bytes {
         }
     }
     Bytes::from(document.to_json().unwrap_or_default())
+}
+
+fn link() -> Header {
+    HeaderBuilder::new()
+        .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+        .description(Some(
+            "Where the list goes on, with rel=\"next\" (RFC 8288); missing on the last page",
+        ))
+        .build()
+}
+
+fn idempotency_key() -> Parameter {
+    ParameterBuilder::new()
+        .name("Idempotency-Key")
+        .parameter_in(ParameterIn::Header)
+        .description(Some(
+            "The same key with the same request does it once and answers the same again, for a day; a lease's, as long as \
+             the lease is known",
+        ))
+        .schema(Some(
+            ObjectBuilder::new()
+                .schema_type(Type::String)
+                .pattern(Some("^[!#-\\[\\]-~]{1,200}$")),
+        ))
+        .build()
+}
+
+/// Says of an id in a path what ids look like.
+fn describe(parameter: &mut Parameter) {
+    let of_path = matches!(parameter.parameter_in, ParameterIn::Path);
+    if let (true, Some(pattern)) = (of_path, super::ids::pattern(&parameter.name)) {
+        let text = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .pattern(Some(pattern));
+        parameter.schema = Some(text.into());
+    }
 }
 
 /// The description, as it is.
@@ -217,6 +277,25 @@ mod tests {
             }
         }
         resolves(&document, &document);
+    }
+
+    #[test]
+    fn every_list_is_paged_and_says_where_it_goes_on() {
+        let document = document();
+        let mut lists = 0;
+        for (path, method, operation) in operations(&document) {
+            let good = &operation["responses"]["200"];
+            if method != "get" || good["content"]["application/json"]["schema"]["type"] != "array" {
+                continue;
+            }
+            let parameters = operation["parameters"].as_array().unwrap();
+            for name in ["cursor", "limit"] {
+                assert!(parameters.iter().any(|p| p["name"] == name), "{path}");
+            }
+            assert!(!good["headers"]["Link"].is_null(), "{path}");
+            lists += 1;
+        }
+        assert!(lists >= 7, "{lists}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use utoipa_axum::routes;
 
 use super::body::{ComponentOr, Id, Json, Query};
 use super::errors::{ApiError, ErrorCode};
+use super::pages::{self, PageQuery, Place};
 use super::plugin_views::{OfferView, PluginView};
 use crate::access::Caller;
 use crate::app::App;
@@ -162,14 +163,19 @@ async fn install(
 
 /// List plugins
 #[utoipa::path(get, path = "/api/plugins", operation_id = "listPlugins", tag = "plugins",
-    responses((status = 200, description = "The plugins", body = Vec<PluginView>)))]
+    params(PageQuery),
+    responses((status = 200, description = "A page of plugins, by key", body = Vec<PluginView>)))]
 async fn list(
     State(app): State<App>,
     caller: Caller,
-) -> Result<axum::Json<Vec<PluginView>>, ApiError> {
+    place: Place,
+    Query(query): Query<PageQuery>,
+) -> Result<Response, ApiError> {
     caller.sees_all()?;
     let all = app.service()?.plugins().await?;
-    Ok(axum::Json(all.into_iter().map(Into::into).collect()))
+    let page = pages::of(all, &query, |details| details.plugin.key.clone())?;
+    let views: Vec<PluginView> = page.items.into_iter().map(Into::into).collect();
+    Ok(place.answer(views, page.next.as_deref()))
 }
 
 /// Get a plugin

@@ -25,6 +25,9 @@ impl From<AuthorityError> for ApiError {
                 if let Value::Object(details) = details {
                     answer.details = details;
                 }
+                if answer.code == ErrorCode::IdempotencyInProgress {
+                    answer.retry_after = Some(1);
+                }
                 answer
             }
             AuthorityError::Invalid { violations } => ApiError::violations(violations),

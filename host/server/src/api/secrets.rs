@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 use leasehold_authority::{
     EnvironmentUse, LeaseUse, NewSecret, Secret, SecretPurpose, SecretUses, SecretVersion,
     Selector, VersionStatus,
@@ -15,6 +16,7 @@ use zeroize::Zeroizing;
 use super::body::{Id, IdAndNumber, Json, Query};
 use super::environments::one_of;
 use super::errors::ApiError;
+use super::pages::{self, PageQuery, Place};
 use super::time::Time;
 use crate::access::Caller;
 use crate::app::App;
@@ -82,6 +84,10 @@ pub struct SecretValue {
 pub struct SecretQuery {
     /// Only those of this purpose.
     purpose: Option<String>,
+    /// From the `Link` header of the page before.
+    cursor: Option<String>,
+    /// At most this many, 1 to 500; 100 without.
+    limit: Option<u32>,
 }
 
 /// How a secret is deleted.
@@ -252,8 +258,9 @@ async fn listed(
     app: &App,
     caller: &Caller,
     company: Option<&str>,
-    query: &SecretQuery,
-) -> Result<axum::Json<Vec<SecretView>>, ApiError> {
+    place: &Place,
+    query: SecretQuery,
+) -> Result<Response, ApiError> {
     match company {
         Some(company) => caller.sees_company(company)?,
         None => caller.sees_all()?,
@@ -261,7 +268,13 @@ async fn listed(
     let purpose = purpose("?purpose", query.purpose.as_deref())?;
     let secrets = app.service()?.authority().secrets();
     let rows = secrets.list(company, purpose).await?;
-    Ok(axum::Json(rows.into_iter().map(Into::into).collect()))
+    let asked = PageQuery {
+        cursor: query.cursor,
+        limit: query.limit,
+    };
+    let page = pages::of(rows, &asked, |row| row.name.clone())?;
+    let views: Vec<SecretView> = page.items.into_iter().map(Into::into).collect();
+    Ok(place.answer(views, page.next.as_deref()))
 }
 
 async fn created(
@@ -286,14 +299,15 @@ async fn created(
 /// List the secrets of a company
 #[utoipa::path(get, path = "/api/companies/{companyId}/secrets", operation_id = "listSecrets", tag = "secrets",
     params(("companyId" = String, Path, description = "The company's id"), SecretQuery),
-    responses((status = 200, description = "The secrets, without values", body = Vec<SecretView>)))]
+    responses((status = 200, description = "A page of secrets, by name, without values", body = Vec<SecretView>)))]
 async fn list(
     State(app): State<App>,
     caller: Caller,
     Id(company): Id,
+    place: Place,
     Query(query): Query<SecretQuery>,
-) -> Result<axum::Json<Vec<SecretView>>, ApiError> {
-    listed(&app, &caller, Some(&company), &query).await
+) -> Result<Response, ApiError> {
+    listed(&app, &caller, Some(&company), &place, query).await
 }
 
 /// Put a secret of a company in
@@ -315,13 +329,14 @@ async fn create(
 /// They belong to no company; an environment of any company uses one where an administrator refers to it.
 #[utoipa::path(get, path = "/api/secrets", operation_id = "listInstanceSecrets", tag = "secrets",
     params(SecretQuery),
-    responses((status = 200, description = "The secrets, without values", body = Vec<SecretView>)))]
+    responses((status = 200, description = "A page of secrets, by name, without values", body = Vec<SecretView>)))]
 async fn list_instance(
     State(app): State<App>,
     caller: Caller,
+    place: Place,
     Query(query): Query<SecretQuery>,
-) -> Result<axum::Json<Vec<SecretView>>, ApiError> {
-    listed(&app, &caller, None, &query).await
+) -> Result<Response, ApiError> {
+    listed(&app, &caller, None, &place, query).await
 }
 
 /// Put a secret of the instance in
@@ -368,16 +383,22 @@ async fn uses(
 
 /// List the versions of a secret
 #[utoipa::path(get, path = "/api/secrets/{secretId}/versions", operation_id = "listSecretVersions", tag = "secrets",
-    params(("secretId" = String, Path, description = "The secret's id")),
-    responses((status = 200, description = "The versions, the newest first", body = Vec<VersionView>)))]
+    params(("secretId" = String, Path, description = "The secret's id"), PageQuery),
+    responses((status = 200, description = "A page of versions, the newest first", body = Vec<VersionView>)))]
 async fn versions(
     State(app): State<App>,
     caller: Caller,
     Id(id): Id,
-) -> Result<axum::Json<Vec<VersionView>>, ApiError> {
+    place: Place,
+    Query(query): Query<PageQuery>,
+) -> Result<Response, ApiError> {
     caller.sees_all()?;
     let rows = app.service()?.authority().secrets().versions(&id).await?;
-    Ok(axum::Json(rows.into_iter().map(Into::into).collect()))
+    let page = pages::of(rows, &query, |row| {
+        format!("{:020}", i64::MAX - row.version)
+    })?;
+    let views: Vec<VersionView> = page.items.into_iter().map(Into::into).collect();
+    Ok(place.answer(views, page.next.as_deref()))
 }
 
 /// Rotate a secret

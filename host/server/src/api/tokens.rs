@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 use leasehold_authority::{ActorKind, NewToken, Role, Token};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -12,6 +13,8 @@ use utoipa_axum::routes;
 
 use super::body::{Id, Json, Query};
 use super::errors::ApiError;
+use super::ids;
+use super::pages::{self, PageQuery, Place};
 use super::time::Time;
 use crate::access::Caller;
 use crate::app::App;
@@ -157,6 +160,10 @@ pub struct NewTokenView {
 pub struct TokenQuery {
     /// Only those that are bound to this company.
     company_id: Option<String>,
+    /// From the `Link` header of the page before.
+    cursor: Option<String>,
+    /// At most this many, 1 to 500; 100 without.
+    limit: Option<u32>,
 }
 
 /// Who the caller is.
@@ -188,16 +195,26 @@ pub fn router() -> OpenApiRouter<App> {
 /// List tokens
 #[utoipa::path(get, path = "/api/tokens", operation_id = "listTokens", tag = "tokens",
     params(TokenQuery),
-    responses((status = 200, description = "The tokens", body = Vec<TokenView>)))]
+    responses((status = 200, description = "A page of tokens, the oldest first", body = Vec<TokenView>)))]
 async fn list(
     State(app): State<App>,
     caller: Caller,
+    place: Place,
     Query(query): Query<TokenQuery>,
-) -> Result<axum::Json<Vec<TokenView>>, ApiError> {
+) -> Result<Response, ApiError> {
     caller.sees_all()?;
+    ids::check_filter("companyId", query.company_id.as_deref())?;
     let tokens = app.service()?.authority().tokens();
     let rows = tokens.list(query.company_id.as_deref()).await?;
-    Ok(axum::Json(rows.into_iter().map(Into::into).collect()))
+    let asked = PageQuery {
+        cursor: query.cursor,
+        limit: query.limit,
+    };
+    let page = pages::of(rows, &asked, |row| {
+        format!("{:020}.{}", row.created_at, row.id)
+    })?;
+    let views: Vec<TokenView> = page.items.into_iter().map(Into::into).collect();
+    Ok(place.answer(views, page.next.as_deref()))
 }
 
 /// Create a token

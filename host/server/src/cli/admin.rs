@@ -46,7 +46,7 @@ impl InCompany {
 
     /// Its id: as named, or the only one there is.
     pub async fn id(&self, client: &Client) -> Result<String, CliError> {
-        let all = client.get("/api/companies").await?;
+        let all = client.list("/api/companies").await?;
         let all = all.as_array().map_or(&[][..], Vec::as_slice);
         let id = |company: &Value| company["id"].as_str().unwrap_or("").to_owned();
         match &self.company {
@@ -111,7 +111,7 @@ impl CompanyCommand {
                 let made = client.post("/api/companies", Some(body)).await?;
                 out.one(&made, COMPANY)?;
             }
-            CompanyCommand::List => out.list(&client.get("/api/companies").await?, COMPANY)?,
+            CompanyCommand::List => out.list(&client.list("/api/companies").await?, COMPANY)?,
             CompanyCommand::Export { company } => {
                 let named = InCompany {
                     company: Some(company),
@@ -237,7 +237,7 @@ impl TokenCommand {
                 let secret = made["secret"].as_str().unwrap_or("").to_owned();
                 out.told(&made, &secret)?;
             }
-            TokenCommand::List => out.list(&client.get("/api/tokens").await?, TOKEN)?,
+            TokenCommand::List => out.list(&client.list("/api/tokens").await?, TOKEN)?,
             TokenCommand::Revoke { id } => {
                 let path = format!("/api/tokens/{}", encode(&id));
                 let gone = client.json(Method::DELETE, &path, None).await?;

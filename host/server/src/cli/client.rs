@@ -8,7 +8,7 @@ use futures_util::Stream;
 use http_body_util::{BodyExt, Either, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http1;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, LINK};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
@@ -93,12 +93,23 @@ pub type Socket = WebSocketStream<Box<dyn Wire>>;
 pub struct Client {
     place: Place,
     token: Option<String>,
+    /// What every POST is done once under.
+    key: Option<String>,
 }
 
 impl Client {
     /// A client that connects when it is used.
     pub fn new(place: Place, token: Option<String>) -> Client {
-        Client { place, token }
+        Client {
+            place,
+            token,
+            key: None,
+        }
+    }
+
+    /// The same, whose POSTs are done once under this idempotency key.
+    pub fn under(self, key: Option<String>) -> Client {
+        Client { key, ..self }
     }
 
     fn authority(&self) -> &str {
@@ -128,12 +139,16 @@ impl Client {
     }
 
     fn head(&self, method: Method, path: &str) -> hyper::http::request::Builder {
+        let key = self.key.as_ref().filter(|_| method == Method::POST);
         let mut head = Request::builder()
             .method(method)
             .uri(path)
             .header(HOST, self.authority());
         if let Some(token) = &self.token {
             head = head.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        if let Some(key) = key {
+            head = head.header("idempotency-key", format!("\"{key}\""));
         }
         head
     }
@@ -183,6 +198,23 @@ impl Client {
         self.json(Method::GET, path, None).await
     }
 
+    /// GET of a list, page by page, whole.
+    pub async fn list(&self, path: &str) -> Result<Value, CliError> {
+        let mut all = Vec::new();
+        let mut place = Some(path.to_owned());
+        while let Some(path) = place {
+            let (page, next) = self
+                .paged(self.head(Method::GET, &path), Bytes::new())
+                .await?;
+            match page {
+                Value::Array(items) => all.extend(items),
+                other => return Ok(other),
+            }
+            place = next;
+        }
+        Ok(all.into())
+    }
+
     /// POST.
     pub async fn post(&self, path: &str, body: Option<Value>) -> Result<Value, CliError> {
         self.json(Method::POST, path, body).await
@@ -201,10 +233,23 @@ impl Client {
         head: hyper::http::request::Builder,
         bytes: Bytes,
     ) -> Result<Value, CliError> {
+        self.paged(head, bytes).await.map(|(answer, _)| answer)
+    }
+
+    /// An answer, and where the next page of it is.
+    async fn paged(
+        &self,
+        head: hyper::http::request::Builder,
+        bytes: Bytes,
+    ) -> Result<(Value, Option<String>), CliError> {
         let request = head
             .body(Either::Left(Full::new(bytes)))
             .map_err(|e| CliError::Usage(format!("the request cannot be made: {e}")))?;
         let response = self.send(request).await?;
+        let next = response.headers().get(LINK).and_then(|link| {
+            let (place, rest) = link.to_str().ok()?.strip_prefix('<')?.split_once('>')?;
+            rest.contains("rel=\"next\"").then(|| place.to_owned())
+        });
         let body = response
             .into_body()
             .collect()
@@ -212,9 +257,10 @@ impl Client {
             .map_err(broken)?
             .to_bytes();
         if body.is_empty() {
-            return Ok(Value::Null);
+            return Ok((Value::Null, next));
         }
-        serde_json::from_slice(&body).map_err(|e| CliError::Answer(e.to_string()))
+        let answer = serde_json::from_slice(&body).map_err(|e| CliError::Answer(e.to_string()))?;
+        Ok((answer, next))
     }
 
     /// PUTs an archive that is made while it is sent.

@@ -1,5 +1,7 @@
 //! `env …`, `probe` and `instance`.
 
+use std::io::IsTerminal as _;
+
 use clap::{Args, Subcommand};
 use hyper::Method;
 use serde_json::{Value, json};
@@ -9,6 +11,7 @@ use super::client::{Client, encode};
 use super::draft::{DraftArgs, place};
 use super::exit::{CliError, DONE, FAILED};
 use super::output::{Column, Output, plain};
+use super::plugin::confirmed;
 use super::progress;
 use super::trust::{self, TrustArgs};
 
@@ -70,10 +73,16 @@ pub enum EnvCommand {
         #[command(flatten)]
         draft: Box<DraftArgs>,
     },
-    /// Delete an environment that no lease holds
+    /// Delete an environment that no lease holds; on a terminal it shows what that touches, and asks first
     Delete {
         /// The environment, by id or name
         env: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+        /// End leases that nobody uses and that are kept to be used again, if they are all that stands in the way
+        #[arg(long)]
+        destroy_reusable_leases: bool,
         #[command(flatten)]
         company: InCompany,
     },
@@ -140,7 +149,7 @@ pub async fn environment_id(
     }
     let company = company.id(client).await?;
     let all = client
-        .get(&format!("/api/companies/{}/environments", encode(&company)))
+        .list(&format!("/api/companies/{}/environments", encode(&company)))
         .await?;
     all.as_array()
         .into_iter()
@@ -200,7 +209,7 @@ impl EnvCommand {
                         mark = '&';
                     }
                 }
-                let all = client.get(&path).await?;
+                let all = client.list(&path).await?;
                 out.list(&all, columns())?;
                 for one in all.as_array().into_iter().flatten() {
                     warn(out, one)?;
@@ -240,10 +249,28 @@ impl EnvCommand {
                 let now = client.json(Method::PATCH, &path, Some(body)).await?;
                 out.one(&now, ENVIRONMENT)?;
             }
-            EnvCommand::Delete { env, company } => {
+            EnvCommand::Delete {
+                env,
+                yes,
+                destroy_reusable_leases,
+                company,
+            } => {
                 let id = environment_id(client, &company, &env).await?;
                 let path = format!("/api/environments/{}", encode(&id));
-                let gone = client.json(Method::DELETE, &path, None).await?;
+                if !yes && std::io::stdin().is_terminal() {
+                    let radius = client.get(&format!("{path}/delete-blast-radius")).await?;
+                    let question = format!("{}Delete `{}`?", touched(&radius), plain(&env));
+                    if !confirmed(&question)? {
+                        return Ok(FAILED);
+                    }
+                }
+                let consent = match destroy_reusable_leases {
+                    true => "?destroyReusableSandboxLeases=true",
+                    false => "",
+                };
+                let gone = client
+                    .json(Method::DELETE, &format!("{path}{consent}"), None)
+                    .await?;
                 out.told(&gone, "deleted")?;
             }
             EnvCommand::Default {
@@ -374,6 +401,38 @@ impl ProbeArgs {
         }
         Ok(if report["ok"] == true { DONE } else { FAILED })
     }
+}
+
+/// What a deletion touches, a line each.
+fn touched(radius: &Value) -> String {
+    let mut lines = String::new();
+    for (count, what) in [
+        (
+            &radius["activeRuntimeUse"]["activeLeaseCount"],
+            "live leases, which keep it",
+        ),
+        (
+            &radius["pendingCleanupLeaseCount"],
+            "leases that wait for cleanup, which keep it",
+        ),
+        (
+            &radius["reusableSandboxLeaseCount"],
+            "leases that are kept to be used again, which --destroy-reusable-leases ends",
+        ),
+        (
+            &radius["staticReferences"]["secretBindingCount"],
+            "rights to use secrets, which go with it",
+        ),
+        (
+            &radius["endedLeaseCount"],
+            "ended leases, whose records stay",
+        ),
+    ] {
+        if let Some(count) = count.as_u64().filter(|count| *count > 0) {
+            lines.push_str(&format!("{count} {what}\n"));
+        }
+    }
+    lines
 }
 
 fn findings(report: &Value) -> String {

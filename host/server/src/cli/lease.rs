@@ -52,9 +52,6 @@ pub enum LeaseCommand {
         /// When it ends at the latest, as 90s, 30m or 8h; without, when it is released
         #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
         ttl: Option<String>,
-        /// The same key with the same request gives the same lease
-        #[arg(long, value_name = "KEY")]
-        idempotency_key: Option<String>,
         /// Yours, to find it again
         #[arg(long, value_name = "ID")]
         agent: Option<String>,
@@ -128,7 +125,6 @@ impl LeaseCommand {
                 needs,
                 assigned,
                 ttl,
-                idempotency_key,
                 agent,
                 run,
                 workspace,
@@ -157,7 +153,6 @@ impl LeaseCommand {
                     body.insert("ttlSeconds".into(), (seconds("--ttl", &ttl)?).into());
                 }
                 for (key, value) in [
-                    ("idempotencyKey", idempotency_key),
                     ("agentId", agent),
                     ("runId", run),
                     ("workspaceId", workspace),
@@ -233,7 +228,7 @@ impl LeaseCommand {
                 )?;
             }
             LeaseCommand::Executions { lease } => {
-                let rows = client.get(&of(&lease, "/executions")).await?;
+                let rows = client.list(&of(&lease, "/executions")).await?;
                 out.list(
                     &rows,
                     &[

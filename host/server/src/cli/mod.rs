@@ -62,6 +62,10 @@ struct Global {
     /// File that holds the token; else it is taken from LEASEHOLD_TOKEN, and the Unix socket needs none
     #[arg(long, global = true, value_name = "FILE", env = "LEASEHOLD_TOKEN_FILE")]
     token_file: Option<PathBuf>,
+
+    /// For a command that creates something: the same key with the same request does it once
+    #[arg(long, global = true, value_name = "KEY")]
+    idempotency_key: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -209,11 +213,10 @@ fn serve(args: ServeArgs) -> ExitCode {
 async fn client_command(global: Global, command: Command) -> Result<u8, CliError> {
     let out = Output::new(global.json);
     let (server, token_file) = (global.server, global.token_file);
+    let key = global.idempotency_key;
     let connect = || -> Result<Client, CliError> {
-        Ok(Client::new(
-            access::server(server)?,
-            access::token(token_file)?,
-        ))
+        let client = Client::new(access::server(server)?, access::token(token_file)?);
+        Ok(client.under(key))
     };
     if let Command::Plugin(command) = command {
         return command.run(connect, &out).await;

@@ -166,7 +166,7 @@ impl PluginCommand {
                 let now = client.post(&path(&key, "/reset"), None).await?;
                 out.one(&now, PLUGIN)?;
             }
-            PluginCommand::List => out.list(&client.get("/api/plugins").await?, PLUGIN)?,
+            PluginCommand::List => out.list(&client.list("/api/plugins").await?, PLUGIN)?,
             PluginCommand::Show { key } => {
                 let now = client.get(&path(&key, "")).await?;
                 if out.is_json() {
@@ -347,7 +347,7 @@ fn tell(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-pub fn confirmed(question: &str) -> Result<bool, CliError> {
+pub(super) fn confirmed(question: &str) -> Result<bool, CliError> {
     let _ = write!(std::io::stderr(), "\n{question} [y/N] ");
     let _ = std::io::stderr().flush();
     let mut line = String::new();

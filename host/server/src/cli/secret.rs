@@ -266,12 +266,12 @@ impl SecretCommand {
                 if let Some(purpose) = purpose {
                     path.push_str(&format!("?purpose={}", purpose.as_str()));
                 }
-                out.list(&client.get(&path).await?, SECRET)?;
+                out.list(&client.list(&path).await?, SECRET)?;
             }
             SecretCommand::Show { secret, scope } => {
                 let path = scope.one(client, &secret).await?;
                 let mut shown = client.get(&path).await?;
-                let versions = client.get(&format!("{path}/versions")).await?;
+                let versions = client.list(&format!("{path}/versions")).await?;
                 let uses = client.get(&format!("{path}/uses")).await?;
                 if out.is_json() {
                     shown["versions"] = versions;
@@ -390,7 +390,7 @@ async fn rotate(client: &Client, path: &str, value: &str) -> Result<Value, CliEr
 
 /// The id of the secret of this name in a list.
 async fn find(client: &Client, list: &str, named: &str) -> Result<Option<String>, CliError> {
-    let all = client.get(list).await?;
+    let all = client.list(list).await?;
     Ok(all
         .as_array()
         .into_iter()

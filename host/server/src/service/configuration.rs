@@ -139,11 +139,12 @@ fn escape(name: &str) -> String {
 /// # Errors
 /// Every violation at once, each with a pointer. Values are never repeated in the messages.
 pub fn check(schema: &Value, config: &Value) -> Result<(), Vec<FieldViolation>> {
-    let validator = leasehold_runtime::validator(schema).map_err(|_| {
+    let validator = leasehold_runtime::validator(schema).map_err(|why| {
         vec![FieldViolation {
             pointer: String::new(),
-            message: "the provider's configuration schema cannot be compiled; ask its author"
-                .to_owned(),
+            message: format!(
+                "the provider's configuration schema cannot be used: {why}; ask its author"
+            ),
         }]
     })?;
     // A schema speaks of the secret itself; what is written is a reference, whose text is not looked at.

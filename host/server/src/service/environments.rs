@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use leasehold_authority::{
     Actor, Environment, EnvironmentDraft, EnvironmentDriver, EnvironmentPatch, EnvironmentSecrets,
-    EnvironmentStatus, Operation, SecretUse, take_pasted,
+    EnvironmentStatus, Error as AuthorityError, Operation, PastedSecret, SecretUse, Status,
+    take_pasted,
 };
 use leasehold_contract::{FieldViolation, Purpose};
 use leasehold_egress::SshTarget;
@@ -22,9 +23,13 @@ use super::configuration::{self, Format};
 use super::context;
 use super::error::ServiceError;
 use super::loaded::Loaded;
+use super::precondition::Precondition;
 
 /// Time for `check-config`, which reaches nothing.
 const CHECK_CONFIG: Duration = Duration::from_secs(10);
+
+/// How often a change is laid anew over what another process saved in between.
+const TRIES: u32 = 16;
 
 /// A draft that may be saved.
 pub(crate) struct Checked {
@@ -80,17 +85,42 @@ impl Service {
     /// types endpoints and binds secrets: another name blesses nothing that another revision of the provider wants
     /// otherwise.
     ///
+    /// Changes of one environment go one after another, each laid over what the one before left; where another process
+    /// was in between, it is laid over that anew. None is lost, and none brings back what another has changed.
+    ///
     /// # Errors
-    /// Every violation at once; nothing is saved then. `Stale` where somebody else changed it meanwhile.
+    /// Every violation at once; nothing is saved then. `revision_mismatch` where `expected` is not what is there.
     pub async fn update_environment(
         &self,
         actor: &Actor,
         id: &str,
         mut patch: EnvironmentPatch,
+        expected: &Precondition,
     ) -> Result<Environment, ServiceError> {
         self.accepting()?;
         let pasted = take_pasted(patch.config.as_mut(), patch.env_vars.as_mut())?;
-        let before = self.authority().environments().get(id).await?;
+        let _turn = self.turns().take(id).await;
+        for _ in 0..TRIES {
+            let before = self.authority().environments().get(id).await?;
+            expected.check(&before)?;
+            match self.patch(actor, before, patch.clone(), &pasted).await {
+                Err(ServiceError::Authority(AuthorityError::Stale { .. })) => {}
+                done => return done,
+            }
+        }
+        let now = self.authority().environments().get(id).await?;
+        Err(Precondition::changed(&now))
+    }
+
+    /// Lays a patch over what was read, and saves it if that still stands.
+    async fn patch(
+        &self,
+        actor: &Actor,
+        before: Environment,
+        patch: EnvironmentPatch,
+        pasted: &[PastedSecret],
+    ) -> Result<Environment, ServiceError> {
+        let id = &before.id;
         // Fields of the configuration that this save says.
         let said: Vec<String> = (patch.config.iter().flatten())
             .map(|(field, _)| field.clone())
@@ -125,20 +155,14 @@ impl Service {
                 as_bound(&mut uses, self.bound(id).await?);
             }
         }
-        Ok(self
-            .authority()
-            .environments()
-            .update(
-                actor,
-                id,
-                before.revision,
-                draft,
-                EnvironmentSecrets {
-                    uses,
-                    pasted,
-                    endpoints,
-                },
-            )
+        let secrets = EnvironmentSecrets {
+            uses,
+            pasted: pasted.to_vec(),
+            endpoints,
+        };
+        let environments = self.authority().environments();
+        Ok(environments
+            .update(actor, id, before.revision, draft, secrets)
             .await?)
     }
 
@@ -158,6 +182,64 @@ impl Service {
         }
         let company = before.company_id.as_deref().unwrap_or_default();
         self.checked(company, draft).await
+    }
+
+    /// Deletes an environment; answers what it was, and how many leases were ended for it. With `end_reusable`, leases that
+    /// nobody uses and that are kept to be used again are released first, if they are all that stands in the way; what
+    /// stands there then is looked at again, in the transaction that deletes.
+    ///
+    /// # Errors
+    /// A conflict whose details are what stands in the way, and how many leases were ended all the same.
+    pub async fn delete_environment(
+        &self,
+        actor: &Actor,
+        id: &str,
+        end_reusable: bool,
+    ) -> Result<(Environment, u64), ServiceError> {
+        self.accepting()?;
+        actor.may(Operation::DeleteEnvironment)?;
+        let ended = match end_reusable {
+            true => self.end_reusable(actor, id).await?,
+            false => 0,
+        };
+        match self.authority().environments().delete(actor, id).await {
+            Ok(gone) => Ok((gone, ended)),
+            Err(AuthorityError::Conflict {
+                code,
+                message,
+                mut details,
+            }) => {
+                details["destroyedReusableSandboxLeaseCount"] = ended.into();
+                Err(ServiceError::Authority(AuthorityError::Conflict {
+                    code,
+                    message,
+                    details,
+                }))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Ends leases that nobody uses and that are kept to be used again, while they are all that keeps an environment; answers
+    /// how many.
+    async fn end_reusable(&self, actor: &Actor, id: &str) -> Result<u64, ServiceError> {
+        let mut ended = 0;
+        loop {
+            let radius = self.authority().environments().blast_radius(id).await?;
+            if !radius.only_reusable() {
+                return Ok(ended);
+            }
+            let before = ended;
+            for holder in radius.reusable_sandbox_lease_holders {
+                let lease = self
+                    .release_for(actor, &holder.lease_id, "the environment is deleted")
+                    .await?;
+                ended += u64::from(lease.status == Status::Released);
+            }
+            if ended == before {
+                return Ok(ended);
+            }
+        }
     }
 
     /// The secrets of an environment's configuration as they are bound.

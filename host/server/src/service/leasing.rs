@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_authority::{
-    Accessor, AcquireIntent, Activation, Actor, CallerRefs, Event, Handling, Lease, Status,
+    Accessor, AcquireIntent, Activation, Actor, Begun, CallerRefs, Error as AuthorityError, Event,
+    Handling, Lease, Status, code,
 };
 use leasehold_contract::{Observation, Purpose};
 use leasehold_egress::Reach;
@@ -38,6 +39,14 @@ pub(crate) fn handle_of(lease: &Lease) -> &str {
     lease.handle.as_deref().unwrap_or("null")
 }
 
+/// A durable intent, and what is needed to make it come true.
+struct Intended {
+    begun: Begun,
+    context: Context,
+    deadline: Duration,
+    trial: Option<Trial>,
+}
+
 impl Service {
     /// Acquires a lease of an environment and answers when it is active.
     ///
@@ -64,6 +73,51 @@ impl Service {
     ) -> Result<Lease, ServiceError> {
         self.accepting()?;
         let watched = self.watch(actor, request.progress_id.as_deref());
+        let first = self
+            .intend(actor, environment, &request, purpose, asked.clone())
+            .await;
+        let Intended {
+            begun,
+            context,
+            deadline,
+            trial,
+        } = match first {
+            // Somebody changed it between the look at it and the intent. The caller named no revision: the lease is one of
+            // what is there now, and nobody changes that meanwhile.
+            Err(ServiceError::Authority(AuthorityError::Conflict { code, .. }))
+                if code == code::ENVIRONMENT_CHANGED =>
+            {
+                let _turn = self.turns().take(environment).await;
+                self.intend(actor, environment, &request, purpose, asked)
+                    .await?
+            }
+            first => first?,
+        };
+        if !begun.fresh {
+            return Ok(begun.lease);
+        }
+        if let Some(work) = &watched {
+            work.works_on(&begun.lease.id);
+        }
+        let service = self.clone();
+        let actor = actor.clone();
+        self.finish(async move {
+            service
+                .realise(&actor, begun.lease, Arc::new(context), deadline, trial)
+                .await
+        })
+        .await
+    }
+
+    /// From a request to a durable intent, made of the environment as it is now.
+    async fn intend(
+        &self,
+        actor: &Actor,
+        environment: &str,
+        request: &AcquireRequest,
+        purpose: Purpose,
+        asked: Option<String>,
+    ) -> Result<Intended, ServiceError> {
         let environment = self.authority().environments().get(environment).await?;
         if environment.is_local() {
             return Err(ServiceError::refused(
@@ -139,30 +193,22 @@ impl Service {
                     account_key,
                     ttl: request.ttl_seconds.map(|s| Duration::from_secs(s.into())),
                     caller: CallerRefs {
-                        agent: request.agent_id,
-                        run: request.run_id,
-                        workspace: request.workspace_id,
-                        issue: request.issue_id,
+                        agent: request.agent_id.clone(),
+                        run: request.run_id.clone(),
+                        workspace: request.workspace_id.clone(),
+                        issue: request.issue_id.clone(),
                     },
-                    idempotency_key: request.idempotency_key,
+                    idempotency_key: request.idempotency_key.clone(),
                     asked,
                 },
             )
             .await?;
-        if !begun.fresh {
-            return Ok(begun.lease);
-        }
-        if let Some(work) = &watched {
-            work.works_on(&begun.lease.id);
-        }
-        let service = self.clone();
-        let actor = actor.clone();
-        self.finish(async move {
-            service
-                .realise(&actor, begun.lease, Arc::new(context), deadline, trial)
-                .await
+        Ok(Intended {
+            begun,
+            context,
+            deadline,
+            trial,
         })
-        .await
     }
 
     /// From a durable intent to an active lease, or to whatever is left.

@@ -30,6 +30,7 @@ mod offer;
 mod open;
 mod places;
 mod plugins;
+mod precondition;
 mod probe;
 mod progress;
 mod proving;
@@ -69,6 +70,7 @@ pub use model::{
 };
 pub(crate) use offer::read_parts;
 pub use open::{OpenError, ServiceOptions, inspect};
+pub use precondition::{Precondition, entity_tag};
 pub(crate) use selection::{Candidate, Excluded, Lack, Platform, Requirement, Selection};
 pub(crate) use sources::key as signing_key;
 pub use sources::{Offered, SourcesError};

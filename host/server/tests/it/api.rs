@@ -11,7 +11,14 @@ fn what_is_not_there_is_a_404_and_what_is_wrong_is_told_by_its_field() {
     let rows: &[(&str, String, &str, u16, &str)] = &[
         (
             "GET",
-            "/api/environments/not-an-id".into(),
+            "/api/environments/not-a-uuid".into(),
+            "",
+            400,
+            "bad_request",
+        ),
+        (
+            "GET",
+            "/api/environments/env_none".into(),
             "",
             404,
             "not_found",
@@ -25,13 +32,13 @@ fn what_is_not_there_is_a_404_and_what_is_wrong_is_told_by_its_field() {
         ),
         (
             "GET",
-            "/api/environment-leases/x".into(),
+            "/api/environment-leases/lease_x".into(),
             "",
             404,
             "not_found",
         ),
-        ("GET", "/api/executions/x".into(), "", 404, "not_found"),
-        ("GET", "/api/secrets/x".into(), "", 404, "not_found"),
+        ("GET", "/api/executions/exe-x".into(), "", 404, "not_found"),
+        ("GET", "/api/secrets/sec_x".into(), "", 404, "not_found"),
         ("GET", "/api/plugins/x".into(), "", 404, "not_found"),
         (
             "POST",
@@ -56,7 +63,7 @@ fn what_is_not_there_is_a_404_and_what_is_wrong_is_told_by_its_field() {
             "not_found",
         ),
         ("POST", "/api/plugins/x/reset".into(), "", 404, "not_found"),
-        ("GET", "/api/companies/x".into(), "", 404, "not_found"),
+        ("GET", "/api/companies/com_x".into(), "", 404, "not_found"),
         ("GET", "/api/nothing".into(), "", 404, "route_not_found"),
         (
             "DELETE",
@@ -69,22 +76,50 @@ fn what_is_not_there_is_a_404_and_what_is_wrong_is_told_by_its_field() {
             "GET",
             format!("/api/companies/{company}/environments?status=bogus"),
             "",
-            422,
-            "invalid",
+            400,
+            "bad_request",
         ),
         (
             "GET",
             format!("/api/companies/{company}/environments?statsu=active"),
             "",
-            422,
-            "invalid",
+            400,
+            "bad_request",
         ),
         (
             "GET",
             format!("/api/companies/{company}/environment-leases?limit=0"),
             "",
-            422,
-            "invalid",
+            400,
+            "bad_request",
+        ),
+        (
+            "GET",
+            format!("/api/companies/{company}/environment-leases?limit=many"),
+            "",
+            400,
+            "bad_request",
+        ),
+        (
+            "GET",
+            format!("/api/companies/{company}/environment-leases?cursor=bogus"),
+            "",
+            400,
+            "bad_request",
+        ),
+        (
+            "GET",
+            "/api/activity?after=1&before=2".into(),
+            "",
+            400,
+            "bad_request",
+        ),
+        (
+            "PATCH",
+            "/api/secrets/sec_x/versions/one".into(),
+            r#"{"status":"enabled"}"#,
+            400,
+            "bad_request",
         ),
         ("POST", "/api/companies".into(), "{", 400, "invalid_json"),
         (
@@ -137,6 +172,112 @@ fn what_is_not_there_is_a_404_and_what_is_wrong_is_told_by_its_field() {
         "",
     );
     assert!(answer.body.contains("active, archived"), "{}", answer.body);
+    // Whatever is wrong is named: the parameter of the query, or of the path.
+    for (path, named) in [
+        ("/api/activity?limit=many", "?limit"),
+        ("/api/activity?limit=1&limit=2", "limit"),
+        ("/api/activity?bogus=1", "bogus"),
+        ("/api/tokens?companyId=%ff", "?companyId"),
+        ("/api/secrets?purpose=bogus", "?purpose"),
+        ("/api/executions/not-a-uuid", "executionId"),
+        ("/api/environments/ENV_A/secret-refs", "environmentId"),
+        (
+            "/api/companies/env_a/environments/capabilities",
+            "companyId",
+        ),
+        ("/api/plugins/No_Key", "key"),
+        ("/api/environment-leases/%2e%2e/files?path=.", "leaseId"),
+    ] {
+        let answer = server.operator("GET", path, "");
+        assert_eq!(
+            (answer.status, answer.code().as_str()),
+            (400, "bad_request"),
+            "{path} {}",
+            answer.body
+        );
+        let said = answer.json()["error"].as_str().unwrap().to_owned();
+        assert!(said.contains(named), "{path}: {said}");
+    }
+}
+
+#[test]
+fn a_list_goes_on_where_its_link_says_until_all_was_told_once() {
+    let mut server = Server::start();
+    let names: Vec<String> = (0..7).map(|n| format!("company {n}")).collect();
+    // In another order than they are listed in.
+    for name in names.iter().rev() {
+        server.company(name);
+    }
+    let walk = |server: &Server, first: &str| {
+        let (mut all, mut pages, mut place) = (Vec::new(), 0, Some(first.to_owned()));
+        while let Some(path) = place {
+            let page = server.operator("GET", &path, "");
+            assert_eq!(page.status, 200, "{path} {}", page.body);
+            let body = page.json();
+            let items = body.as_array().or(body["items"].as_array()).unwrap();
+            assert!(items.len() <= 3, "{path}");
+            all.extend(
+                items
+                    .iter()
+                    .map(|one| one["id"].as_str().unwrap().to_owned()),
+            );
+            pages += 1;
+            place = page.header("link").map(|link| {
+                let (place, rest) = link.strip_prefix('<').unwrap().split_once('>').unwrap();
+                assert_eq!(rest, "; rel=\"next\"");
+                place.to_owned()
+            });
+        }
+        (all, pages)
+    };
+    let (ids, pages) = walk(&server, "/api/companies?limit=3");
+    assert_eq!((ids.len(), pages), (7, 3));
+    let whole = server.operator("GET", "/api/companies", "").json();
+    let told: Vec<&Value> = whole.as_array().unwrap().iter().map(|c| &c["id"]).collect();
+    assert_eq!(told, ids.iter().collect::<Vec<_>>());
+    for n in 0..4 {
+        let body = format!(
+            r#"{{"name":"{n}","role":"agent","companyId":"{}"}}"#,
+            ids[0]
+        );
+        server.operator("POST", "/api/tokens", &body);
+        let body = format!(r#"{{"name":"{n}","value":"v"}}"#);
+        let path = format!("/api/companies/{}/secrets", ids[0]);
+        server.operator("POST", &path, &body);
+    }
+    for path in [
+        "/api/tokens?limit=3".to_owned(),
+        format!("/api/companies/{}/secrets?purpose=other&limit=3", ids[0]),
+    ] {
+        let (all, pages) = walk(&server, &path);
+        assert_eq!((all.len(), pages), (4, 2), "{path}");
+    }
+    for wrong in ["limit=0", "limit=501", "cursor=*"] {
+        let answer = server.operator("GET", &format!("/api/companies?{wrong}"), "");
+        assert_eq!(answer.code(), "bad_request", "{wrong} {}", answer.body);
+    }
+    // The command tells all of them, also beyond one page.
+    for n in 0..110 {
+        server.company(&format!("more {n}"));
+    }
+    let listed = server
+        .home
+        .leasehold()
+        .args(["--json", "company", "list"])
+        .output()
+        .unwrap();
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(listed.as_array().unwrap().len(), 117);
+    assert_eq!(
+        server
+            .operator("GET", "/api/companies", "")
+            .json()
+            .as_array()
+            .unwrap()
+            .len(),
+        100
+    );
+    server.end_by("TERM");
 }
 
 #[test]
@@ -238,12 +379,16 @@ fn every_described_route_is_there_and_refuses_strangers() {
 
 fn fill(path: &str) -> String {
     path.split('/')
-        .map(|segment| {
-            if segment.starts_with('{') {
-                "x"
-            } else {
-                segment
-            }
+        .map(|segment| match segment {
+            "{companyId}" => "com_x",
+            "{environmentId}" => "env_x",
+            "{executionId}" => "exe-x",
+            "{leaseId}" => "lease_x",
+            "{secretId}" => "sec_x",
+            "{tokenId}" => "tok_x",
+            "{version}" => "1",
+            other if other.starts_with('{') => "x",
+            other => other,
         })
         .collect::<Vec<_>>()
         .join("/")
@@ -252,7 +397,7 @@ fn fill(path: &str) -> String {
 #[test]
 fn metrics_are_in_the_text_format_and_name_routes_not_ids() {
     let server = Server::start();
-    server.operator("GET", "/api/environments/secret-looking-id", "");
+    server.operator("GET", "/api/environments/env_secretlookingid", "");
     let metrics = server.operator("GET", "/metrics", "");
     assert_eq!(metrics.status, 200, "{}", metrics.body);
     let text = metrics.body;
@@ -260,7 +405,7 @@ fn metrics_are_in_the_text_format_and_name_routes_not_ids() {
         text.contains(r#"route="/api/environments/{environmentId}""#),
         "{text}"
     );
-    assert!(!text.contains("secret-looking-id"), "{text}");
+    assert!(!text.contains("secretlookingid"), "{text}");
     assert!(text.trim_end().ends_with("# EOF"), "{text}");
     for line in text
         .lines()

@@ -67,7 +67,7 @@ fn an_archive_or_a_path_that_is_refused_is_the_clients_own_mistake() {
         for answer in [put(path, &fine), get(path)] {
             assert_eq!(
                 (answer.status, answer.code().as_str()),
-                (422, "invalid"),
+                (400, "bad_request"),
                 "{path}: {}",
                 answer.body
             );

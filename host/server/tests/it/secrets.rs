@@ -349,7 +349,7 @@ fn the_command_knows_secrets_of_the_instance_their_purposes_and_versions() {
     assert_eq!(code, 3, "{why}");
     told(home, &["secret", "delete", "registry", "--instance"]);
     let list = server.operator("GET", "/api/secrets?purpose=bogus", "");
-    assert_eq!(list.status, 422, "{}", list.body);
+    assert_eq!(list.status, 400, "{}", list.body);
 }
 
 #[test]
