@@ -29,7 +29,10 @@ mod secret;
 mod store;
 mod token;
 
-pub use activity::{Activity, ActivityFilter, ActivityRow, Entry, Head, Verified};
+pub use activity::{
+    Activity, ActivityFilter, ActivityOutcome, ActivityRow, Entry, ExportCheck, ExportChecked,
+    ExportedChain, ExportedRow, Head, Verified,
+};
 pub use actor::{Actor, ActorKind, Role};
 pub use company::{Companies, Company};
 pub use environment::{

@@ -30,6 +30,9 @@ pub(crate) struct Web {
 
 /// A request that was let through and recorded.
 struct Ready<'a> {
+    gate: &'a CallGate,
+    at: At,
+    action: Action,
     transport: &'a Transport,
     sink: &'a dyn Sink,
     rules: Arc<Rules>,
@@ -133,6 +136,9 @@ impl Web {
             ));
         };
         Ok(Ready {
+            gate: &self.gate,
+            at,
+            action,
             transport: &http.transport,
             sink: http.sink.as_ref(),
             rules,
@@ -223,6 +229,9 @@ impl Web {
     ) -> Result<Box<dyn Duplex>, NoStream> {
         let ready = self.ready(&request, Vec::new(), Form::Upgrade).await;
         let Ready {
+            gate,
+            at,
+            action,
             transport,
             rules,
             wire,
@@ -230,10 +239,10 @@ impl Web {
             bounds,
             ..
         } = ready.map_err(NoStream::Failed)?;
-        transport
-            .upgrade(&pool, wire, &protocol, &bounds)
-            .await
-            .map_err(|none| unstreamed(&rules, none))
+        match transport.upgrade(&pool, wire, &protocol, &bounds).await {
+            Ok(duplex) => Ok(duplex),
+            Err(none) => Err(late_stream(gate, &at, action, unstreamed(&rules, none)).await),
+        }
     }
 
     /// See `streams.websocket`.
@@ -244,6 +253,9 @@ impl Web {
     ) -> Result<Box<dyn Duplex>, NoStream> {
         let ready = self.ready(&request, Vec::new(), Form::WebSocket).await;
         let Ready {
+            gate,
+            at,
+            action,
             transport,
             rules,
             wire,
@@ -251,10 +263,10 @@ impl Web {
             bounds,
             ..
         } = ready.map_err(NoStream::Failed)?;
-        transport
-            .websocket(&pool, wire, &protocols, &bounds)
-            .await
-            .map_err(|none| unstreamed(&rules, none))
+        match transport.websocket(&pool, wire, &protocols, &bounds).await {
+            Ok(duplex) => Ok(duplex),
+            Err(none) => Err(late_stream(gate, &at, action, unstreamed(&rules, none)).await),
+        }
     }
 }
 
@@ -262,6 +274,9 @@ impl Ready<'_> {
     /// Sends it; returns when the answer begins.
     async fn exchange(self) -> Result<(Answer, Expects), Error> {
         let Ready {
+            gate,
+            at,
+            action,
             transport,
             rules,
             wire,
@@ -270,11 +285,14 @@ impl Ready<'_> {
             bounds,
             ..
         } = self;
-        let answer = transport
-            .exchange(&pool, wire, &bounds)
-            .await
-            .map_err(|e| rules.error(e))?;
-        Ok((answer, expects))
+        match transport.exchange(&pool, wire, &bounds).await {
+            Ok(answer) => Ok((answer, expects)),
+            Err(error) => {
+                let error = rules.error(error);
+                gate.refused_late(&at, action, &error).await;
+                Err(error)
+            }
+        }
     }
 
     /// Sends it, and reports what its answer tells the host before it is given on.
@@ -321,6 +339,14 @@ fn action(effect: &Effect) -> Action {
         Effect::Acts => Action::HttpAct,
         Effect::Shared => Action::HttpShared,
     }
+}
+
+/// Records what the transport refused, and hands it on.
+async fn late_stream(gate: &CallGate, at: &At, action: Action, none: NoStream) -> NoStream {
+    if let NoStream::Failed(error) = &none {
+        gate.refused_late(at, action, error).await;
+    }
+    none
 }
 
 fn unstreamed(rules: &Rules, none: NoStream) -> NoStream {

@@ -18,6 +18,9 @@ use crate::http::metrics::Metrics;
 use crate::service::Service;
 use crate::settings::Limits;
 
+/// Those who follow or take away the activity at once, at most: each may be slow, and holds a page of it in memory.
+const WATCHERS: usize = 64;
+
 /// Shared by all requests; cheap to clone.
 #[derive(Clone)]
 pub struct App(Arc<Inner>);
@@ -33,6 +36,7 @@ struct Inner {
     closing: CancellationToken,
     streams: TaskTracker,
     strangers: Arc<Semaphore>,
+    watchers: Arc<Semaphore>,
     listening: Option<std::net::SocketAddr>,
 }
 
@@ -58,6 +62,7 @@ impl App {
             closing,
             streams: TaskTracker::new(),
             strangers,
+            watchers: Arc::new(Semaphore::new(WATCHERS)),
             listening,
         }))
     }
@@ -134,6 +139,11 @@ impl App {
     /// Places for WebSockets that have not yet said who they are.
     pub fn strangers(&self) -> &Arc<Semaphore> {
         &self.0.strangers
+    }
+
+    /// Places for those who follow the activity.
+    pub fn watchers(&self) -> &Arc<Semaphore> {
+        &self.0.watchers
     }
 
     /// The TCP address that is listened on.

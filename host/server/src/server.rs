@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
-use leasehold_authority::{Actor, Authority, Options, Rekeyed};
+use leasehold_authority::{Actor, Authority, Head, Options, Rekeyed, Verified};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::operations::NoRule;
@@ -47,6 +47,9 @@ pub enum ServeError {
     /// The master key, or the database.
     #[error(transparent)]
     Authority(Box<leasehold_authority::OpenError>),
+    /// The activity is not what was written.
+    #[error(transparent)]
+    Activity(leasehold_authority::Error),
     /// A route that the policy does not know: a mistake of this program.
     #[error(transparent)]
     NoRule(#[from] NoRule),
@@ -210,6 +213,22 @@ pub async fn rekey(settings: &Settings) -> Result<Rekeyed, ServeError> {
     Authority::rekey(options, &Actor::local_operator())
         .await
         .map_err(|e| ServeError::Authority(Box::new(e)))
+}
+
+/// Checks the activity's chain, while no server uses the data directory. `kept` is an earlier head, which must be in it.
+pub async fn verify_activity(
+    settings: &Settings,
+    kept: Option<&Head>,
+) -> Result<Verified, ServeError> {
+    if !settings.data_dir.join(DATABASE).exists() {
+        return Err(refused(&settings.data_dir, "has no database"));
+    }
+    let data = open_data_dir(&settings.data_dir)?;
+    let _lock = lock(&data, &settings.data_dir)?;
+    let authority = open_authority(settings, &data).await?;
+    let verified = authority.activity().verify(kept).await;
+    authority.close().await;
+    verified.map_err(ServeError::Activity)
 }
 
 async fn open_authority(settings: &Settings, data: &Dir) -> Result<Authority, ServeError> {

@@ -17,7 +17,7 @@ use leasehold_authority::{Actor, ActorKind, Authority};
 
 use super::hosts::{is_unsafe, is_upgrade};
 use super::operator::OperatorToken;
-use super::{Caller, Peer};
+use super::{Caller, Peer, Refused};
 use crate::api::errors::{ApiError, ErrorCode};
 use crate::app::App;
 
@@ -31,7 +31,12 @@ static REQUESTS: AtomicU64 = AtomicU64::new(1);
 const OPEN_PATHS: [&str; 3] = ["/healthz", "/readyz", "/api/openapi.json"];
 
 /// Body types that a page of another origin cannot send without asking first.
-const BODY_TYPES: [&str; 3] = ["application/json", "application/x-tar", "application/wasm"];
+const BODY_TYPES: [&str; 4] = [
+    "application/json",
+    "application/x-tar",
+    "application/wasm",
+    "application/x-ndjson",
+];
 
 /// Passes the request on, or answers it.
 pub async fn pass(State(app): State<App>, mut request: Request, next: Next) -> Response {
@@ -49,8 +54,21 @@ pub async fn pass(State(app): State<App>, mut request: Request, next: Next) -> R
                     .into_response()
             }
         },
-        Err(refusal) => refusal.into_response(),
+        Err(mut refusal) => {
+            if let Some(refused) = refusal.refused.take() {
+                refusal.refused = Some(refused.of(&mut request).await);
+            }
+            refusal.into_response()
+        }
     };
+    if let Some(refused) = response.extensions_mut().remove::<Refused>()
+        && let (Some(service), Some(&code)) = (
+            app.service_if_open(),
+            response.extensions().get::<ErrorCode>(),
+        )
+    {
+        refused.note(service.authority(), code);
+    }
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
     let status = response.status();
     let took = started.elapsed();
@@ -186,7 +204,11 @@ async fn identify(
 /// Whose token this is: the operator's own, or one that the authority knows.
 pub async fn actor_of(app: &App, authority: &Authority, token: &str) -> Result<Actor, ApiError> {
     let known = if OperatorToken::looks_like_one(token) {
-        app.operator().matches(token).then(Actor::local_operator)
+        let known = app.operator().matches(token);
+        if !known {
+            authority.tokens().refused_unknown();
+        }
+        known.then(Actor::local_operator)
     } else {
         authority.tokens().authenticate(token).await?
     };

@@ -4,6 +4,7 @@
 //! standard output, everything else to standard error.
 
 mod access;
+mod activity;
 mod admin;
 mod client;
 mod component;
@@ -89,8 +90,8 @@ enum Command {
     Exec(exec::ExecArgs),
     /// Copy files into or out of a lease
     Cp(copy::CopyArgs),
-    /// Print the activity
-    Activity(admin::ActivityArgs),
+    /// What happened: print it, follow it, take it away, prove it
+    Activity(Box<activity::ActivityArgs>),
     /// Print a completion script for a shell
     Completions {
         /// Which shell
@@ -193,6 +194,9 @@ async fn client_command(global: Global, command: Command) -> Result<u8, CliError
     if let Command::Plugin(command) = command {
         return command.run(connect, &out).await;
     }
+    if let Command::Activity(args) = command {
+        return args.run(connect, &out).await;
+    }
     let client = connect()?;
     match command {
         Command::Secret(secret::SecretCommand::Rekey(args)) => args.run(&out).await,
@@ -204,8 +208,10 @@ async fn client_command(global: Global, command: Command) -> Result<u8, CliError
         Command::Lease(command) => command.run(&client, &out).await,
         Command::Exec(args) => args.run(&client).await,
         Command::Cp(args) => args.run(&client).await,
-        Command::Activity(args) => args.run(&client, &out).await,
-        Command::Serve(_) | Command::Plugin(_) | Command::Completions { .. } => Ok(exit::DONE),
+        Command::Serve(_)
+        | Command::Plugin(_)
+        | Command::Activity(_)
+        | Command::Completions { .. } => Ok(exit::DONE),
     }
 }
 

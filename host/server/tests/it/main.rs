@@ -8,6 +8,7 @@
 )]
 
 mod access;
+mod activity;
 mod api;
 mod archives;
 mod client;
