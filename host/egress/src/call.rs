@@ -187,6 +187,7 @@ impl CallGate {
 
 #[async_trait]
 impl Egress for Call {
+    #[tracing::instrument(target = "leasehold::trace", name = "ssh open", skip_all, fields(otel.kind = "client", leasehold.target = tracing::field::Empty))]
     async fn ssh_open(
         &self,
         target: String,
@@ -224,6 +225,7 @@ impl Egress for Call {
             name: configured.identity(),
         };
         let name = at.name.as_str();
+        tracing::Span::current().record("leasehold.target", name);
         if username.is_some() {
             return Err(failed(
                 Code::Unsupported,

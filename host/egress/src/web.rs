@@ -13,6 +13,8 @@ use leasehold_contract::{
     Piece,
 };
 
+use tracing::Instrument;
+
 use crate::call::{At, CallGate};
 use crate::http::{Answer, Bounds, Destination, Lines, PoolKey, Transport, Wire};
 use crate::rules::{Caught, Effect, Expects, Form, Found, Judged, LineNet, Rules, Seen, Sink};
@@ -285,10 +287,26 @@ impl Ready<'_> {
             bounds,
             ..
         } = self;
-        match transport.exchange(&pool, wire, &bounds).await {
-            Ok(answer) => Ok((answer, expects)),
+        let span = tracing::info_span!(
+            target: "leasehold::trace",
+            "http exchange",
+            otel.kind = "client",
+            otel.status_code = tracing::field::Empty,
+            http.response.status_code = tracing::field::Empty,
+            "error.type" = tracing::field::Empty,
+            leasehold.target = at.name.as_str(),
+            leasehold.act = action.as_str(),
+        );
+        let sent = transport.exchange(&pool, wire, &bounds);
+        match sent.instrument(span.clone()).await {
+            Ok(answer) => {
+                span.record("http.response.status_code", answer.head.status);
+                Ok((answer, expects))
+            }
             Err(error) => {
                 let error = rules.error(error);
+                span.record("error.type", error.code.as_str());
+                span.record("otel.status_code", "ERROR");
                 gate.refused_late(&at, action, &error).await;
                 Err(error)
             }

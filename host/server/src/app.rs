@@ -17,6 +17,7 @@ use crate::api::errors::{ApiError, ErrorCode};
 use crate::http::metrics::Metrics;
 use crate::service::Service;
 use crate::settings::Limits;
+use crate::telemetry::Measures;
 
 /// Those who follow or take away the activity at once, at most: each may be slow, and holds a page of it in memory.
 const WATCHERS: usize = 64;
@@ -33,6 +34,7 @@ struct Inner {
     tickets: Tickets,
     service: OnceLock<Service>,
     metrics: Metrics,
+    measures: Option<Measures>,
     closing: CancellationToken,
     streams: TaskTracker,
     strangers: Arc<Semaphore>,
@@ -48,6 +50,7 @@ impl App {
         listening: Option<std::net::SocketAddr>,
         operator: OperatorToken,
         operations: Operations,
+        measures: Option<Measures>,
         closing: CancellationToken,
     ) -> App {
         let strangers = Arc::new(Semaphore::new(limits.unauthenticated_streams));
@@ -59,6 +62,7 @@ impl App {
             tickets: Tickets::default(),
             service: OnceLock::new(),
             metrics: Metrics::new(),
+            measures,
             closing,
             streams: TaskTracker::new(),
             strangers,
@@ -124,6 +128,11 @@ impl App {
     /// What is counted.
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    /// What is measured for a collector, where there is one.
+    pub fn measures(&self) -> Option<&Measures> {
+        self.0.measures.as_ref()
     }
 
     /// Fires when the server was told to stop.

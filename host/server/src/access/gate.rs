@@ -14,12 +14,15 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use leasehold_authority::{Actor, ActorKind, Authority};
+use tracing::Instrument;
 
 use super::hosts::{is_unsafe, is_upgrade};
 use super::operator::OperatorToken;
 use super::{Caller, Peer, Refused};
 use crate::api::errors::{ApiError, ErrorCode};
 use crate::app::App;
+use crate::http::metrics::known_method;
+use crate::telemetry;
 
 /// The id of a request, on its answer as `x-request-id` and in the log.
 #[derive(Clone, Debug)]
@@ -45,8 +48,20 @@ pub async fn pass(State(app): State<App>, mut request: Request, next: Next) -> R
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
     request.extensions_mut().insert(RequestId(id.clone()));
-    let mut response = match admit(&app, &mut request).await {
-        Ok(()) => match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+    let named = route.as_ref().map_or("none", MatchedPath::as_str);
+    let span = telemetry::request(
+        known_method(&method),
+        named,
+        id.to_str().unwrap_or(""),
+        request.headers(),
+    );
+    let admitted = admit(&app, &mut request).instrument(span.clone()).await;
+    let mut response = match admitted {
+        Ok(()) => match AssertUnwindSafe(next.run(request))
+            .catch_unwind()
+            .instrument(span.clone())
+            .await
+        {
             Ok(response) => response,
             Err(_) => {
                 tracing::error!(request = ?id, "a handler panicked");
@@ -74,8 +89,12 @@ pub async fn pass(State(app): State<App>, mut request: Request, next: Next) -> R
     let took = started.elapsed();
     app.metrics()
         .request_answered(method.as_str(), route, status.as_u16(), took);
+    if let Some(measures) = app.measures() {
+        measures.request_answered(known_method(&method), route, status.as_u16(), took);
+    }
+    let code = response.extensions().get::<ErrorCode>().map(|c| c.as_str());
+    let trace = telemetry::answered(&span, status.as_u16(), code);
     if is_unsafe(&method) || status.is_server_error() {
-        let code = response.extensions().get::<ErrorCode>().map(|c| c.as_str());
         tracing::info!(
             request = id.to_str().unwrap_or(""),
             method = method.as_str(),
@@ -88,6 +107,10 @@ pub async fn pass(State(app): State<App>, mut request: Request, next: Next) -> R
     }
     let headers = response.headers_mut();
     headers.insert("x-request-id", id);
+    if let Some(trace) = trace {
+        // Of W3C Trace Context, level 2.
+        headers.insert("traceresponse", trace);
+    }
     headers.insert(
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),

@@ -33,6 +33,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::server;
 use crate::settings::{Places, ServeArgs, Settings};
+use crate::telemetry::Telemetry;
 use client::Client;
 use exit::CliError;
 use output::Output;
@@ -163,9 +164,6 @@ fn serve(args: ServeArgs) -> ExitCode {
         Ok(settings) => settings,
         Err(e) => return exit::complain(&e, exit::USAGE),
     };
-    if let Err(message) = server::start_logs(&settings) {
-        return exit::complain(&message, exit::USAGE);
-    }
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -173,7 +171,18 @@ fn serve(args: ServeArgs) -> ExitCode {
         Ok(runtime) => runtime,
         Err(e) => return exit::complain(&e, exit::FAILED),
     };
-    let ended = runtime.block_on(server::run(settings));
+    let telemetry = {
+        let _entered = runtime.enter();
+        match server::start_logs(&settings) {
+            Ok(telemetry) => telemetry,
+            Err(message) => return exit::complain(&message, exit::USAGE),
+        }
+    };
+    let measures = telemetry.as_ref().map(Telemetry::measures);
+    let ended = runtime.block_on(server::run(settings, measures));
+    if let Some(telemetry) = telemetry {
+        telemetry.end();
+    }
     // A compilation that runs on a thread cannot be stopped, and need not be.
     runtime.shutdown_background();
     match ended {

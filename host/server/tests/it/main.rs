@@ -21,3 +21,4 @@ mod secrets;
 mod server;
 mod standing;
 mod stream;
+mod telemetry;
