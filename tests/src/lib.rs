@@ -13,6 +13,7 @@ pub mod front;
 pub mod heard;
 pub mod http;
 pub mod machine;
+pub mod memory;
 pub mod rows;
 pub mod server;
 pub mod shape;

@@ -20,6 +20,7 @@ pub struct Server {
     dir: TempDir,
     program: PathBuf,
     arguments: Vec<String>,
+    variables: Vec<(String, String)>,
     child: Option<Child>,
     port: u16,
 }
@@ -98,6 +99,7 @@ impl Server {
                 .iter()
                 .map(|&argument| argument.to_owned())
                 .collect(),
+            variables: Vec::new(),
             child: None,
             port: 0,
         })
@@ -119,6 +121,11 @@ impl Server {
             .arg(server.path());
         assert!(copy.status().expect("cp runs").success(), "it is copied");
         Some(server)
+    }
+
+    /// Sets a variable of the environment that it, and every command of its client, is begun with from now on.
+    pub fn set_variable(&mut self, name: &str, value: &str) {
+        self.variables.push((name.to_owned(), value.to_owned()));
     }
 
     /// Starts it, and waits until it serves.
@@ -187,6 +194,7 @@ impl Server {
                 self.path().join("config/leasehold/master.key"),
             )
             .env("LEASEHOLD_DATA_DIR", self.data())
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null());
         command
     }

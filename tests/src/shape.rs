@@ -14,7 +14,19 @@ const LENGTH: usize = 4096;
 /// # Panics
 /// When it was not built, or the manifest is too long for it.
 pub fn shaped(shape: &Value) -> Vec<u8> {
-    let mut bytes = component("shape").expect("shape was built");
+    shaped_of("shape", shape)
+}
+
+/// The same of `shape-files`, which exports `files` too.
+///
+/// # Panics
+/// As [`shaped`].
+pub fn shaped_with_files(shape: &Value) -> Vec<u8> {
+    shaped_of("shape-files", shape)
+}
+
+fn shaped_of(sample: &str, shape: &Value) -> Vec<u8> {
+    let mut bytes = component(sample).expect("the sample was built");
     let at = bytes
         .windows(MARK.len())
         .position(|some| some == MARK)
@@ -40,6 +52,8 @@ pub fn modest() -> Value {
         }},
         "credentials": [["/key", "authorization", "Bearer {}", "/api"]],
         "operations": [["/api", "DELETE", "/boxes/{resource}"]],
+        "mints": [["/api", "POST", "/sessions", "/token"]],
+        "checks": [],
     })
 }
 
@@ -52,8 +66,25 @@ pub fn changed(members: Value) -> Value {
     shape
 }
 
-/// Everything that is wider than [`modest`], with words that the difference is told in.
-pub fn wider() -> Vec<(&'static str, Value)> {
+/// A component that asks for more than [`modest`].
+pub struct Wider {
+    /// What the difference is told in.
+    pub words: &'static str,
+    /// Its bytes.
+    pub component: Vec<u8>,
+}
+
+/// A provider that asks for SSH, and leases an account to one at a time.
+pub fn exclusive() -> Value {
+    changed(json!({ "ssh": true, "exclusiveTarget": true }))
+}
+
+/// Each kind of what is wider than [`modest`], but two: another driver is refused while an environment is there, and only
+/// what is [`exclusive`] can be so no more.
+///
+/// # Panics
+/// As [`shaped`].
+pub fn wider() -> Vec<Wider> {
     let field = |name: &str, format: &str| {
         let mut shape = modest();
         shape["schema"]["properties"][name]["format"] = json!(format);
@@ -63,26 +94,41 @@ pub fn wider() -> Vec<(&'static str, Value)> {
     if let Some(properties) = without_api["schema"]["properties"].as_object_mut() {
         properties.remove("api");
     }
-    without_api["credentials"] = json!([]);
-    without_api["operations"] = json!([]);
-    vec![
+    for list in ["credentials", "operations", "mints"] {
+        without_api[list] = json!([]);
+    }
+    let operation = |method: &str| json!(["/api", method, "/boxes/{resource}"]);
+    let mint = |pointer: &str| json!(["/api", "POST", "/sessions", pointer]);
+    let shapes = [
         (
             "https://other.dev:443",
             changed(json!({ "origins": ["https://*.acme.dev:443", "https://other.dev:443"] })),
         ),
         ("SSH", changed(json!({ "ssh": true }))),
         ("byte streams", changed(json!({ "streams": true }))),
-        ("33 MiB", changed(json!({ "memoryMib": 33 }))),
+        ("33 MiB of memory", changed(json!({ "memoryMib": 33 }))),
+        ("1001 ms of CPU time", changed(json!({ "cpu": 1001 }))),
+        ("9 requests", changed(json!({ "exchanges": 9 }))),
+        ("2 MiB of a buffered body", changed(json!({ "bodyMib": 2 }))),
         (
             "adds: the operation POST /boxes/{resource}",
-            changed(
-                json!({ "operations": [["/api", "DELETE", "/boxes/{resource}"],
-                ["/api", "POST", "/boxes/{resource}"]] }),
-            ),
+            changed(json!({ "operations": [operation("DELETE"), operation("POST")] })),
         ),
         (
             "takes away: the operation DELETE",
             changed(json!({ "operations": [] })),
+        ),
+        (
+            "adds: credentials that POST /sessions at /api answers in /other",
+            changed(json!({ "mints": [mint("/token"), mint("/other")] })),
+        ),
+        (
+            "takes away: credentials that POST /sessions at /api answers in /token",
+            changed(json!({ "mints": [] })),
+        ),
+        (
+            "adds: the check of `owned` by GET /boxes/{resource}",
+            changed(json!({ "checks": [["/api", "/boxes/{resource}"]] })),
         ),
         (
             "as header x-key",
@@ -92,5 +138,17 @@ pub fn wider() -> Vec<(&'static str, Value)> {
         ("/where of format secret", field("where", "secret")),
         ("/where of format ssh-target", field("where", "ssh-target")),
         ("no longer has the field /api", without_api),
-    ]
+    ];
+    let mut all: Vec<Wider> = shapes
+        .iter()
+        .map(|(words, shape)| Wider {
+            words,
+            component: shaped(shape),
+        })
+        .collect();
+    all.push(Wider {
+        words: "exports files",
+        component: shaped_with_files(&modest()),
+    });
+    all
 }

@@ -1,5 +1,6 @@
 //! Waiting for what happens elsewhere: asked again until it is there, with a deadline that only a fault reaches.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The deadline of everything that does not name its own.
@@ -25,5 +26,15 @@ pub fn until_within<T>(span: Duration, what: &str, mut look: impl FnMut() -> Opt
         }
         assert!(Instant::now() < deadline, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Lets a command that waits for this file go on when it goes, whatever failed meanwhile.
+#[derive(Debug)]
+pub struct Go<'a>(pub &'a Path);
+
+impl Drop for Go<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::write(self.0, "");
     }
 }

@@ -9,7 +9,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 use leasehold_parts::{IMAGE, Podman, Tap, listen_as, skipped};
 use leasehold_tests::canary::contains;
@@ -383,6 +383,32 @@ fn an_engine_of_root_is_refused_by_name_and_said_to_be_root_on_this_machine_wher
     assert_eq!(finding["step"], "root-on-this-machine", "{probed}");
     let lease = text(&server.acquire(&id).expect(201)["id"]);
     assert_eq!(server.release(&lease)["status"], "released");
+}
+
+#[test]
+fn an_engine_that_never_answers_is_named_where_the_time_of_a_call_runs_out() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().canonicalize().expect("a path").join("e.sock");
+    // It takes connections, as the kernel does for it, and nobody reads them.
+    let _silent = UnixListener::bind(&path).expect("a socket");
+    let flag = format!("--allow-host-root={}", path.display());
+    let Some(server) = Server::start_with(&[&flag]) else {
+        return;
+    };
+    server.install("pod").expect(201);
+    let url = format!("unix://{}", path.display());
+    let config = json!({ "engine": url, "image": IMAGE });
+    let draft = json!({ "name": "mute", "driver": "sandbox", "provider": "pod", "config": config });
+    let box_ = text(&server.environment(&draft).expect(201)["id"]);
+    let refused = server.call(
+        "POST",
+        &format!("/api/environments/{box_}/leases"),
+        Some(&json!({ "timeoutMs": 1000 })),
+    );
+    assert_eq!(refused.code(), "component_timeout", "{}", refused.body);
+    let told = text(&refused.json()["error"]);
+    let cause = format!("{url} had been asked and had not answered");
+    assert!(told.contains(&cause), "{told}");
 }
 
 /// A component written into a file.

@@ -6,7 +6,8 @@
     reason = "a test fails by panicking, also in what it calls"
 )]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
@@ -412,4 +413,33 @@ fn an_abandoned_cleanup_is_no_longer_tried_and_stands_in_the_activity_with_its_r
         1,
         "what was abandoned is the operator's to remove"
     );
+}
+
+#[test]
+fn who_took_a_key_for_a_probe_is_known_though_the_server_is_killed_while_it_knocks() {
+    let Some(mut house) = House::new() else {
+        return;
+    };
+    let company = house.server.company();
+    let secrets = house
+        .server
+        .get(&format!("/api/companies/{company}/secrets"));
+    let accesses = format!("/api/secrets/{}/accesses", text(&secrets[0]["id"]));
+    assert_eq!(house.server.get(&accesses)["items"], json!([]));
+    house.wire.set(State::Silent);
+    // Whoever asks hears nothing.
+    let mut asking = UnixStream::connect(house.server.socket()).expect("a server");
+    let ask = format!(
+        "POST /api/environments/{}/probe HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n",
+        house.environment
+    );
+    asking.write_all(ask.as_bytes()).expect("it listens");
+    until("the server to knock", || {
+        (house.wire.held() > 0).then_some(())
+    });
+    house.server.restart();
+    let had = house.server.get(&accesses)["items"].clone();
+    assert_eq!(had[0]["purpose"], "probe", "{had}");
+    assert_eq!(had[0]["configPath"], "/target/privateKey", "{had}");
+    assert_eq!(had.as_array().map(Vec::len), Some(1), "{had}");
 }

@@ -23,7 +23,7 @@ use leasehold_tests::heard::Heard;
 use leasehold_tests::http::text;
 use leasehold_tests::machine::Machine;
 use leasehold_tests::server::Server;
-use leasehold_tests::wait::until;
+use leasehold_tests::wait::{Go, until};
 use serde_json::{Value, json};
 
 const PASSPHRASE: &str = "canary-Passphrase-8d1f0c";
@@ -170,15 +170,6 @@ fn use_everything(heard: &Heard, machine: &Machine, environment: &str, looks: &d
         None,
     );
     assert_eq!(released["status"], "released", "{released}");
-}
-
-/// Lets a command go on when it goes.
-struct Go<'a>(&'a std::path::Path);
-
-impl Drop for Go<'_> {
-    fn drop(&mut self) {
-        let _ = std::fs::write(self.0, "");
-    }
 }
 
 /// A component that tells all that it sees, with the same secrets, in every call that the server makes of it. What it

@@ -17,6 +17,16 @@ use leasehold_tests::wire::{State, Wire};
 use rustix::process::Signal;
 use serde_json::json;
 
+/// Numbers of `openat` and `openat2`.
+const OPENS: [u32; 2] = [
+    if cfg!(target_arch = "x86_64") {
+        257
+    } else {
+        56
+    },
+    437,
+];
+
 const SIGNALS: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
 
 #[test]
@@ -176,4 +186,55 @@ fn a_signal_while_a_release_waits_for_its_machine_ends_the_server_and_the_releas
     server.wait_ready();
     server.wait_lease(&lease, "released");
     assert!(listed(&parent).is_empty());
+}
+
+#[test]
+fn a_second_signal_ends_a_start_that_the_file_system_holds_in_a_read() {
+    let Some(mut server) = Server::new(&[]) else {
+        return;
+    };
+    // Nobody ever writes here: to open it never ends, as of a file on a network that is gone.
+    let key = server.path().join("config/leasehold/master.key");
+    let folder = key.parent().expect("a folder");
+    std::fs::create_dir_all(folder).expect("a folder");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(folder, mode).expect("a mode");
+    let made = std::process::Command::new("mkfifo")
+        .args(["-m", "600"])
+        .arg(&key)
+        .status();
+    assert!(made.expect("mkfifo runs").success());
+    for (first, second) in [(Signal::TERM, Signal::INT), (Signal::INT, Signal::TERM)] {
+        let before = server.log().len();
+        server.spawn();
+        let said = |server: &Server, words: &str| server.log()[before..].contains(words);
+        // The same call of the system with the same registers, look after look: its first thread stands in an open.
+        let mut looks: Vec<String> = Vec::new();
+        until("the read", || {
+            let call = std::fs::read_to_string(format!("/proc/{}/syscall", server.pid())).ok()?;
+            let opens = OPENS
+                .iter()
+                .any(|number| call.starts_with(&format!("{number} ")));
+            if !opens || looks.last().is_some_and(|last| *last != call) {
+                looks.clear();
+            }
+            looks.push(call);
+            (opens && looks.len() > 5).then_some(())
+        });
+        server.signal(first);
+        until("the first signal", || {
+            said(&server, "ending in order").then_some(())
+        });
+        assert!(server.ended().is_none(), "the read holds it");
+        server.signal(second);
+        let status = server.wait_end();
+        assert_eq!(status.code(), Some(1), "{status}");
+        assert!(
+            said(&server, "ended at once by a second signal"),
+            "{}",
+            server.log()
+        );
+    }
+    std::fs::remove_file(&key).expect("it was there");
+    server.begin();
 }

@@ -142,6 +142,14 @@ fn build(checkout: &Checkout, package: &Package) -> Result<()> {
     command.args(["--target", TARGET, "--profile", "component"]);
     if package.targets.iter().any(is_example) {
         command.arg("--examples");
+        // Named, they are all that is built.
+        if package
+            .targets
+            .iter()
+            .any(|target| is_component(target) && !is_example(target))
+        {
+            command.arg("--lib");
+        }
     }
     command.arg("--target-dir").arg(guest_target(checkout));
     for (name, _) in env::vars_os() {

@@ -24,11 +24,13 @@ pub fn run(checkout: &Checkout, arguments: &Arguments) -> Result<()> {
     components::run(checkout, &components::Arguments::all())?;
     let mut command = shell::cargo(["test", "--locked"]);
     if arguments.cargo.is_empty() {
-        // The hostile samples are components and nothing else: their tests are the runtime's.
+        // These samples are components and nothing else: their tests are the runtime's and the server's.
         command.args([
             "--workspace",
             "--exclude",
             "leasehold-sample-hostile",
+            "--exclude",
+            "leasehold-sample-shape",
             "--no-fail-fast",
         ]);
     } else {

@@ -87,6 +87,10 @@ pub trait Egress: Send + Sync + 'static {
     ) -> Result<HttpResponse, Error> {
         Err(refused(&request))
     }
+    /// Whom this call asked, and has no answer of yet, as an administrator typed it: for whoever ends the call meanwhile.
+    fn waits_for(&self) -> Option<String> {
+        None
+    }
     /// See `streams.upgrade`.
     async fn upgrade(
         &self,

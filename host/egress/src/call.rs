@@ -1,8 +1,8 @@
 //! The door's first half: one object per call of a component, which opens sessions to configured targets only and
 //! sends requests as the rules have it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -29,6 +29,8 @@ pub(crate) struct Call {
 pub(crate) struct CallGate {
     pub(crate) scope: CallScope,
     acted: AtomicBool,
+    /// Who was asked last and has not answered.
+    asked: Mutex<Option<String>>,
 }
 
 /// Which target an action is for.
@@ -44,6 +46,7 @@ impl Call {
         let gate = Arc::new(CallGate {
             scope,
             acted: AtomicBool::new(false),
+            asked: Mutex::default(),
         });
         Call {
             pools,
@@ -174,6 +177,7 @@ impl CallGate {
         target: &str,
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
+        let work = self.asking(target, work);
         match &self.scope.lease {
             None => work.await,
             Some(lease) => tokio::select! {
@@ -183,10 +187,32 @@ impl CallGate {
             },
         }
     }
+
+    /// Runs `work`, which asks `target` something. Whoever ends the call can tell whom it asked without an answer: also where
+    /// the time of the request was over a moment before that of the call.
+    pub(crate) async fn asking<T>(
+        &self,
+        target: &str,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let set = |asked| *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = asked;
+        set(Some(target.to_owned()));
+        let done = work.await;
+        let silent = |e: &Error| matches!(e.code, Code::Unavailable | Code::OutcomeUnknown);
+        if !done.as_ref().is_err_and(silent) {
+            set(None);
+        }
+        done
+    }
 }
 
 #[async_trait]
 impl Egress for Call {
+    fn waits_for(&self) -> Option<String> {
+        let asked = self.gate.asked.lock();
+        asked.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     #[tracing::instrument(target = "leasehold::trace", name = "ssh open", skip_all, fields(otel.kind = "client", leasehold.target = tracing::field::Empty))]
     async fn ssh_open(
         &self,

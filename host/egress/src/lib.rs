@@ -57,10 +57,11 @@ pub use pool::PoolScope;
 pub use registry::{
     BadReference, ContentDigest, Publication, Pull, Pushed, Reference, Registries,
     RegistryCredential, RegistryError, RegistryFault, RegistryName, RegistrySettings,
-    RegistrySource, Resolved, SignatureFound, Stage, publication, signing_payload,
+    RegistrySource, Resolved, SignatureFound, Stage, is_one_registry, publication, signing_payload,
 };
 pub use rules::{
-    CredentialValue, Endpoint, HttpFacts, Kept, KeptValue, MintPlace, Sink, Value, placeholder,
+    CredentialValue, Endpoint, HttpAsked, HttpFacts, Kept, KeptValue, MintPlace, Sink, Value,
+    placeholder,
 };
 pub use scope::{
     Action, CallScope, EgressRecord, HttpScope, LeaseScope, Payloads, Reach, Recorder,

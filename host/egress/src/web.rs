@@ -66,7 +66,8 @@ impl Web {
         self.rules
             .get_or_init(|| {
                 Rules::new(
-                    &http.facts.within(&scope.grant),
+                    http.facts.clone(),
+                    http.facts.asked.within(&scope.grant),
                     &scope.payloads,
                     scope.reach,
                     scope.lease.as_ref(),
@@ -229,22 +230,7 @@ impl Web {
         request: HttpRequest,
         protocol: String,
     ) -> Result<Box<dyn Duplex>, NoStream> {
-        let ready = self.ready(&request, Vec::new(), Form::Upgrade).await;
-        let Ready {
-            gate,
-            at,
-            action,
-            transport,
-            rules,
-            wire,
-            pool,
-            bounds,
-            ..
-        } = ready.map_err(NoStream::Failed)?;
-        match transport.upgrade(&pool, wire, &protocol, &bounds).await {
-            Ok(duplex) => Ok(duplex),
-            Err(none) => Err(late_stream(gate, &at, action, unstreamed(&rules, none)).await),
-        }
+        self.stream(&request, Switch::To(&protocol)).await
     }
 
     /// See `streams.websocket`.
@@ -253,7 +239,19 @@ impl Web {
         request: HttpRequest,
         protocols: Vec<String>,
     ) -> Result<Box<dyn Duplex>, NoStream> {
-        let ready = self.ready(&request, Vec::new(), Form::WebSocket).await;
+        self.stream(&request, Switch::WebSocket(&protocols)).await
+    }
+
+    async fn stream(
+        &self,
+        request: &HttpRequest,
+        switch: Switch<'_>,
+    ) -> Result<Box<dyn Duplex>, NoStream> {
+        let form = match switch {
+            Switch::To(_) => Form::Upgrade,
+            Switch::WebSocket(_) => Form::WebSocket,
+        };
+        let ready = self.ready(request, Vec::new(), form).await;
         let Ready {
             gate,
             at,
@@ -265,11 +263,35 @@ impl Web {
             bounds,
             ..
         } = ready.map_err(NoStream::Failed)?;
-        match transport.websocket(&pool, wire, &protocols, &bounds).await {
-            Ok(duplex) => Ok(duplex),
-            Err(none) => Err(late_stream(gate, &at, action, unstreamed(&rules, none)).await),
+        let asked = async {
+            match switch {
+                Switch::To(protocol) => {
+                    answered(transport.upgrade(&pool, wire, protocol, &bounds)).await
+                }
+                Switch::WebSocket(protocols) => {
+                    answered(transport.websocket(&pool, wire, protocols, &bounds)).await
+                }
+            }
+        };
+        let streamed = gate
+            .asking(&at.name, asked)
+            .await
+            .unwrap_or_else(|failed| Err(NoStream::Failed(failed)))
+            .map_err(|none| unstreamed(&rules, none));
+        if let Err(NoStream::Failed(error)) = &streamed {
+            gate.refused_late(&at, action, error).await;
         }
+        streamed
     }
+}
+
+/// What a connection is switched to.
+#[derive(Clone, Copy)]
+enum Switch<'a> {
+    /// A protocol of the backend's.
+    To(&'a str),
+    /// A WebSocket in one of these protocols, or in none where none are given.
+    WebSocket(&'a [String]),
 }
 
 impl Ready<'_> {
@@ -297,7 +319,7 @@ impl Ready<'_> {
             leasehold.target = at.name.as_str(),
             leasehold.act = action.as_str(),
         );
-        let sent = transport.exchange(&pool, wire, &bounds);
+        let sent = gate.asking(&at.name, transport.exchange(&pool, wire, &bounds));
         match sent.instrument(span.clone()).await {
             Ok(answer) => {
                 span.record("http.response.status_code", answer.head.status);
@@ -315,13 +337,16 @@ impl Ready<'_> {
 
     /// Sends it, and reports what its answer tells the host before it is given on.
     async fn whole(self) -> Result<HttpResponse, Error> {
-        let sink = self.sink;
+        let (sink, gate, target) = (self.sink, self.gate, self.at.name.clone());
         let rules = self.rules.clone();
         let (answer, expects) = self.exchange().await?;
         // Before anything of an answer that cannot be looked into gets into a text.
         rules.identity(&expects, &answer.head)?;
-        let response = answer.whole().await.map_err(|e| rules.error(e))?;
-        let Seen { response, found } = rules.answered(&expects, response)?;
+        let mut glance = rules.glance();
+        let coming = answer.whole_seen(|so_far| glance.look(so_far));
+        let response = gate.asking(&target, coming).await;
+        let response = response.map_err(|e| rules.error(e))?;
+        let Seen { response, found } = rules.answered(&expects, response, Some(&glance))?;
         for found in found {
             let reported = match found {
                 Found::Created(resource) => sink.created(&resource).await,
@@ -359,12 +384,14 @@ fn action(effect: &Effect) -> Action {
     }
 }
 
-/// Records what the transport refused, and hands it on.
-async fn late_stream(gate: &CallGate, at: &At, action: Action, none: NoStream) -> NoStream {
-    if let NoStream::Failed(error) = &none {
-        gate.refused_late(at, action, error).await;
+/// A stream, or an answer that is none, apart from no answer at all.
+async fn answered<T>(
+    asked: impl Future<Output = Result<T, NoStream>>,
+) -> Result<Result<T, NoStream>, Error> {
+    match asked.await {
+        Err(NoStream::Failed(error)) => Err(error),
+        answer => Ok(answer),
     }
-    none
 }
 
 fn unstreamed(rules: &Rules, none: NoStream) -> NoStream {

@@ -155,6 +155,7 @@ impl Body {
             Ok(result) => result,
             Err(_elapsed) => Err(Failure::Timeout {
                 phase: meter.phase(),
+                waits_for: setup.egress.waits_for(),
             }),
         };
         if let Err(failure) = &result {

@@ -172,10 +172,12 @@ pub enum Failure {
         message: String,
     },
     /// The call's time ran out.
-    #[error("time ran out ({phase})")]
+    #[error("time ran out ({phase}){}", unanswered(waits_for.as_deref()))]
     Timeout {
         /// Where it was.
         phase: Phase,
+        /// Whom it had asked, who had not answered.
+        waits_for: Option<String>,
     },
     /// The call ran into one of its limits.
     #[error("provider ran into its limit ({which}){}", after_colon(message))]
@@ -212,6 +214,12 @@ pub enum Failure {
     Host(String),
 }
 
+fn unanswered(by: Option<&str>) -> String {
+    by.map_or_else(String::new, |by| {
+        format!(": {by} had been asked and had not answered")
+    })
+}
+
 fn after_colon(message: &str) -> String {
     if message.is_empty() {
         String::new()
@@ -229,7 +237,7 @@ impl Failure {
             | Failure::Limit { .. }
             | Failure::Answer { .. }
             | Failure::Host(_) => true,
-            Failure::Timeout { phase } => *phase == Phase::Call,
+            Failure::Timeout { phase, .. } => *phase == Phase::Call,
             Failure::Busy(_) | Failure::Incompatible(_) | Failure::Argument { .. } => false,
         }
     }
@@ -238,7 +246,7 @@ impl Failure {
     pub fn blames_provider(&self) -> bool {
         match self {
             Failure::Trap { .. } | Failure::Limit { .. } | Failure::Answer { .. } => true,
-            Failure::Timeout { phase } => *phase != Phase::Queue,
+            Failure::Timeout { phase, .. } => *phase != Phase::Queue,
             Failure::Provider(e) => e.code == Code::Internal,
             Failure::Busy(_)
             | Failure::Incompatible(_)

@@ -36,6 +36,7 @@ pub use engine::Runtime;
 pub use failure::{Failure, Incompatible, Limit, Phase, TrapCode};
 pub use install::{InstallError, Prepared, SourceError};
 pub use plugin::Plugin;
+pub use schema::validator;
 pub use settings::{Allocation, Ceilings, Pool, Settings};
 pub use setup::{CallSetup, Outcome, Redactor, Refusing, Watch};
 pub use stats::{Stats, Tally};

@@ -193,6 +193,22 @@ impl<'a> Found<'a> {
                 "leaves the schema; write what it refers to into `$defs`",
             );
         }
+        for (pointer, format) in schema::unchecked_formats(schema).iter().take(ENTRIES) {
+            self.say(
+                &format!("/config-schema{pointer}"),
+                format!(
+                    "is {}, which nobody checks; a format is one of the host ({}) or of JSON Schema 2020-12",
+                    shape(format),
+                    FORMATS.join(", ")
+                ),
+            );
+        }
+        if let Err(why) = schema::validator(schema) {
+            self.say(
+                "/config-schema",
+                format!("is no JSON Schema 2020-12: {why}"),
+            );
+        }
         let formats = Formats::of(schema);
         for pointer in formats.unseen.iter().take(ENTRIES) {
             self.say(
@@ -414,6 +430,14 @@ impl<'a> Found<'a> {
             self.pointer(&format!("{at}/pointers/{i}"), pointer);
         }
         self.sites(at, &mint.sites);
+        for (i, site) in mint.sites.iter().enumerate().take(INNER) {
+            if *site == Site::RegistryAuth {
+                self.say(
+                    &format!("{at}/sites/{i}"),
+                    "is registry-auth, which is of a field of format registry; a minted value works in a header",
+                );
+            }
+        }
         self.destinations(at, &mint.to);
     }
 

@@ -153,6 +153,28 @@ fn every_rule_flips_the_verdict_and_names_its_field() {
             Box::new(|m| m.checks[0].path = "/v1/%62oxes/{resource}".into()),
         ),
         (
+            "/config-schema/properties/key/format",
+            Box::new(|m| m.config_schema["properties"]["key"] = json!({ "format": "secert" })),
+        ),
+        (
+            "/config-schema",
+            Box::new(|m| m.config_schema["properties"]["image"] = json!({ "type": "sting" })),
+        ),
+        ("/checks/0/apart", Box::new(|m| m.checks[0].apart = 1000)),
+        (
+            "/mints/0/sites/0",
+            Box::new(|m| {
+                m.mints.push(Mint {
+                    endpoint: "/api".into(),
+                    method: "POST".into(),
+                    path: "/v1/tokens".into(),
+                    pointers: vec!["/token".into()],
+                    sites: vec![Site::RegistryAuth],
+                    to: vec!["/api".into()],
+                });
+            }),
+        ),
+        (
             "/config-schema/$schema",
             Box::new(|m| {
                 m.config_schema["$schema"] = json!("http://json-schema.org/draft-07/schema#")

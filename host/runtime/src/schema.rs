@@ -1,20 +1,69 @@
-//! A provider's JSON Schema, as far as the manifest's own checks need it: no reference leaves it, and
-//! pointers of the manifest name fields that it has, of the format that they must have.
+//! A provider's JSON Schema: it compiles, no reference leaves it, each of its formats is checked by somebody, and pointers of the
+//! manifest name fields that it has, of the format that they must have.
 //!
-//! Whether it is a valid schema, and whether a configuration fits it, is for who compiles it.
+//! Whether a configuration fits it is for who has one; nothing is ever fetched for it.
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Value};
+use jsonschema::Validator;
+use leasehold_contract::FORMATS;
+use serde_json::{Map, Value, json};
+
+/// What checks configurations by this schema: JSON Schema 2020-12, its formats too. Those of the host are the host's to check.
+///
+/// # Errors
+/// Why it is none, in a sentence that repeats no value.
+pub fn validator(schema: &Value) -> Result<Validator, String> {
+    // What leaves the schema is told apart, and never followed.
+    if !remote_references(schema).is_empty() {
+        return Err("a reference leaves it".to_owned());
+    }
+    compiled(schema).map_err(|error| {
+        let at = error.instance_path().to_string();
+        let what = error.masked_with("the value").to_string();
+        if at.is_empty() {
+            what
+        } else {
+            format!("{at}: {what}")
+        }
+    })
+}
+
+fn compiled(schema: &Value) -> Result<Validator, jsonschema::ValidationError<'static>> {
+    let options = jsonschema::draft202012::options()
+        .should_validate_formats(true)
+        .should_ignore_unknown_formats(false);
+    let with_hosts = FORMATS.into_iter().fold(options, |options, format| {
+        options.with_format(format, |_: &str| true)
+    });
+    with_hosts.build(schema)
+}
+
+/// Formats that neither the host nor JSON Schema 2020-12 checks, each with its place in the schema.
+pub(crate) fn unchecked_formats(schema: &Value) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    walk(schema, &mut String::new(), &mut |at, key, text| {
+        if key == "format" && compiled(&json!({ "format": text })).is_err() {
+            found.push((at.to_owned(), text.to_owned()));
+        }
+    });
+    found
+}
 
 /// The places of references that leave the schema, as RFC 6901 pointers into it.
 pub(crate) fn remote_references(schema: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    walk(schema, &mut String::new(), &mut found);
+    walk(schema, &mut String::new(), &mut |at, key, target| {
+        let refers = matches!(key, "$ref" | "$dynamicRef" | "$recursiveRef");
+        if refers && !target.starts_with('#') {
+            found.push(at.to_owned());
+        }
+    });
     found
 }
 
-fn walk(value: &Value, at: &mut String, found: &mut Vec<String>) {
+/// Visits every text of a schema that is no data, with its place and its keyword.
+fn walk(value: &Value, at: &mut String, visit: &mut impl FnMut(&str, &str, &str)) {
     let length = at.len();
     match value {
         Value::Object(fields) => {
@@ -22,14 +71,10 @@ fn walk(value: &Value, at: &mut String, found: &mut Vec<String>) {
                 at.push('/');
                 at.push_str(&key.replace('~', "~0").replace('/', "~1"));
                 match (key.as_str(), value) {
-                    ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(target)) => {
-                        if !target.starts_with('#') {
-                            found.push(at.clone());
-                        }
-                    }
                     // Data, not schema.
                     ("const" | "enum" | "default" | "examples", _) => {}
-                    _ => walk(value, at, found),
+                    (key, Value::String(text)) => visit(at, key, text),
+                    _ => walk(value, at, visit),
                 }
                 at.truncate(length);
             }
@@ -38,7 +83,7 @@ fn walk(value: &Value, at: &mut String, found: &mut Vec<String>) {
             for (index, value) in items.iter().enumerate() {
                 at.push('/');
                 at.push_str(&index.to_string());
-                walk(value, at, found);
+                walk(value, at, visit);
                 at.truncate(length);
             }
         }
@@ -145,6 +190,40 @@ mod tests {
             remote_references(&schema),
             ["/properties/b/$ref", "/properties/c/allOf/0/$ref"]
         );
+    }
+
+    #[test]
+    fn a_format_that_nobody_checks_is_found_where_it_stands() {
+        let schema = json!({
+            "properties": {
+                "key": { "format": "secert" },
+                "when": { "format": "date-time" },
+                "format": { "const": { "format": "data" }, "enum": ["format"] },
+                "api": { "format": "endpoint" },
+                "all": { "items": { "format": "Secret" } },
+            },
+        });
+        let found = unchecked_formats(&schema);
+        let of = |format: &str| {
+            let found = found.iter().find(|(_, found)| found == format);
+            found.map(|(at, _)| at.as_str())
+        };
+        assert_eq!(of("secert"), Some("/properties/key/format"));
+        assert_eq!(of("Secret"), Some("/properties/all/items/format"));
+        assert_eq!(found.len(), 2, "{found:?}");
+    }
+
+    #[test]
+    fn a_format_of_json_schema_is_checked_and_one_of_the_host_is_the_hosts() {
+        let schema = json!({ "properties": {
+            "when": { "type": "string", "format": "date-time" },
+            "key": { "format": "secret" },
+        } });
+        let validator = validator(&schema).expect("a schema");
+        assert!(validator.is_valid(&json!({ "when": "2026-01-02T03:04:05Z", "key": "x" })));
+        assert!(!validator.is_valid(&json!({ "when": "tomorrow" })));
+        let none = super::validator(&json!({ "properties": { "a": { "type": "sting" } } }));
+        assert!(none.is_err_and(|why| why.contains("/properties/a/type")));
     }
 
     #[test]

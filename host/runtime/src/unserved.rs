@@ -5,6 +5,8 @@
 
 use leasehold_contract::{Claim, FieldViolation, Manifest, Site};
 
+use crate::schema;
+
 /// Every field of a manifest that would have no effect here.
 pub(crate) fn violations(manifest: &Manifest) -> Vec<FieldViolation> {
     let mut all = Vec::new();
@@ -44,6 +46,42 @@ pub(crate) fn violations(manifest: &Manifest) -> Vec<FieldViolation> {
             }
         }
     }
+    let credentials = manifest.credentials.iter().map(|c| &c.to);
+    let mints = manifest.mints.iter().map(|m| &m.to);
+    for (list, to) in (credentials.map(|to| ("credentials", to)).enumerate())
+        .chain(mints.map(|to| ("mints", to)).enumerate())
+        .map(|(index, (list, to))| (format!("{list}/{index}"), to))
+    {
+        for (index, pointer) in to.iter().enumerate() {
+            let fields = schema::fields_at(&manifest.config_schema, pointer);
+            if schema::has_format(&fields, &["ssh-target"]) {
+                say(
+                    format!("/{list}/to/{index}"),
+                    "is an `ssh-target`, where no placeholder works: its keys stand in the target itself; name endpoints",
+                );
+            }
+        }
+    }
+    let features = &manifest.features;
+    for (has, message) in [
+        (
+            features.attach,
+            "has `attach`, and this host takes no lost stream up again yet; leave it out",
+        ),
+        (
+            features.reuse,
+            "has `reuse`, and this host makes a new environment for each lease; leave it out",
+        ),
+        (
+            features.exclusive_target && !manifest.request.ssh,
+            "has `exclusive-target`, by which this host guards accounts reached by SSH alone, and `request.ssh` is not asked for; \
+             leave it out",
+        ),
+    ] {
+        if has {
+            say("/features".to_owned(), message);
+        }
+    }
     all
 }
 
@@ -55,16 +93,17 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn what_is_not_done_here_is_refused_by_its_field() {
-        let sites = vec![Site::RegistryAuth, Site::SshUsername];
-        let manifest = Manifest {
+    fn manifest(sites: Vec<Site>) -> Manifest {
+        Manifest {
             key: "acme".into(),
             version: "1.0.0".into(),
             title: "Acme".into(),
             summary: String::new(),
             driver: Driver::Sandbox,
-            config_schema: serde_json::json!({}),
+            config_schema: serde_json::json!({ "properties": {
+                "box": { "format": "ssh-target" },
+                "api": { "format": "endpoint" },
+            } }),
             image: Some(ImageBinding {
                 kind: ImageKind::Opaque,
                 field: "/image".into(),
@@ -85,7 +124,7 @@ mod tests {
             credentials: vec![Credential {
                 pointer: "/key".into(),
                 sites: sites.clone(),
-                to: vec![],
+                to: vec!["/api".into(), "/box".into()],
             }],
             mints: vec![Mint {
                 endpoint: "/api".into(),
@@ -93,7 +132,7 @@ mod tests {
                 path: "/".into(),
                 pointers: vec![],
                 sites,
-                to: vec![],
+                to: vec!["/box".into()],
             }],
             operations: vec![],
             checks: vec![Check {
@@ -104,19 +143,53 @@ mod tests {
                 expect: vec![],
                 apart: 0,
             }],
-            features: Features::default(),
+            features: Features {
+                attach: true,
+                reuse: true,
+                exclusive_target: true,
+                ..Features::default()
+            },
             acquire_timeout: 1,
-        };
-        let found = violations(&manifest);
-        let pointers: Vec<&str> = found.iter().map(|v| v.pointer.as_str()).collect();
+        }
+    }
+
+    fn pointers(manifest: &Manifest) -> Vec<String> {
+        let found = violations(manifest).into_iter();
+        found.map(|violation| violation.pointer).collect()
+    }
+
+    #[test]
+    fn what_is_not_done_here_is_refused_by_its_field() {
+        let manifest = manifest(vec![Site::RegistryAuth, Site::SshUsername]);
         assert_eq!(
-            pointers,
+            pointers(&manifest),
             [
                 "/image",
                 "/checks/0/claim",
                 "/credentials/0/sites/1",
-                "/mints/0/sites/1"
+                "/mints/0/sites/1",
+                "/credentials/0/to/1",
+                "/mints/0/to/0",
+                "/features",
+                "/features",
+                "/features",
             ]
         );
+    }
+
+    #[test]
+    fn an_account_reached_by_ssh_may_be_had_by_one_lease_alone() {
+        let mut manifest = manifest(vec![]);
+        manifest.features = Features {
+            exclusive_target: true,
+            ..Features::default()
+        };
+        let of_features = |manifest: &Manifest| {
+            let all = pointers(manifest);
+            all.iter().filter(|at| *at == "/features").count()
+        };
+        assert_eq!(of_features(&manifest), 1);
+        manifest.request.ssh = true;
+        assert_eq!(of_features(&manifest), 0);
     }
 }

@@ -6,6 +6,7 @@
 //! as a stream. `waiting` is `inspect` of the component, whose one request is answered after a millisecond. The server is
 //! hyper's, in a thread of its own. Samples of both sides alternate; the record is dropped.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,10 +18,11 @@ use hyper::client::conn::http1::SendRequest;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use leasehold_contract::{Code, Content, Egress, Error, Grant, HttpRequest, Manifest, Purpose};
+use leasehold_contract::{Code, Content, Egress, Error, Grant, HttpRequest, Purpose};
 use leasehold_egress::{
-    CallScope, CredentialValue, EgressRecord, Endpoint, HttpFacts, HttpScope, HttpSettings, Kept,
-    Payloads, Reach, Recorder, Secret, Sink, Ssh, SshSettings, Transport, Value, placeholder,
+    CallScope, CredentialValue, EgressRecord, Endpoint, HttpAsked, HttpFacts, HttpScope,
+    HttpSettings, Kept, Payloads, Reach, Recorder, Secret, Sink, Ssh, SshSettings, Transport,
+    Value, placeholder,
 };
 use leasehold_runtime::{CallSetup, Prepared, Runtime, Settings};
 use tokio::io::AsyncReadExt;
@@ -130,33 +132,38 @@ struct Bench {
     egress: Ssh,
     transport: Transport,
     prepared: Prepared,
+    /// Read once for a configuration, as in the server.
+    asked: Arc<HttpAsked>,
+    endpoints: BTreeMap<String, Endpoint>,
 }
 
 impl Bench {
     async fn new(at: SocketAddr, component: Bytes) -> Outcome<Bench> {
         let runtime = Runtime::new(Settings::default())?;
+        let prepared = runtime.prepare(component).await?;
+        let asked = HttpAsked {
+            operations: prepared.manifest.operations.clone(),
+            credentials: prepared.manifest.credentials.clone(),
+            streams: true,
+            ..HttpAsked::default()
+        };
+        let endpoint = Endpoint::of(&format!("http://{at}"), true, None)?;
         Ok(Bench {
             at,
             egress: Ssh::new(SshSettings::default()),
             transport: Transport::new(HttpSettings::default()),
-            prepared: runtime.prepare(component).await?,
+            prepared,
+            asked: Arc::new(asked),
+            endpoints: [("/endpoint".to_owned(), endpoint)].into(),
         })
-    }
-
-    fn manifest(&self) -> &Manifest {
-        &self.prepared.manifest
     }
 
     /// What one call may reach, as the server builds it for each, and the placeholder of its credential.
     fn call(&self) -> Result<(Arc<dyn Egress>, String), Error> {
-        let manifest = self.manifest();
         let placeholder = placeholder()?;
-        let endpoint = Endpoint::of(&format!("http://{}", self.at), true, None)?;
         let facts = HttpFacts {
-            operations: manifest.operations.clone(),
-            credentials: manifest.credentials.clone(),
-            streams: true,
-            endpoints: [("/endpoint".to_owned(), endpoint)].into(),
+            asked: self.asked.clone(),
+            endpoints: self.endpoints.clone(),
             values: vec![CredentialValue {
                 pointer: "/token".to_owned(),
                 placeholder: placeholder.clone(),
@@ -173,7 +180,7 @@ impl Bench {
                 origins: Vec::new(),
                 operations: true,
                 credentials: true,
-                limits: manifest.request.limits,
+                limits: self.prepared.manifest.request.limits,
             }),
             secret_version: "version".to_owned(),
             targets: Default::default(),

@@ -68,6 +68,13 @@ pub enum ServeError {
     Cut,
 }
 
+impl ServeError {
+    /// Whether what the settings name is not what it should be: another start fails alike until they are mended.
+    pub fn is_configuration(&self) -> bool {
+        matches!(self, ServeError::Open(error) if matches!(**error, OpenError::Sources(_)))
+    }
+}
+
 impl From<OpenError> for ServeError {
     fn from(error: OpenError) -> ServeError {
         ServeError::Open(Box::new(error))

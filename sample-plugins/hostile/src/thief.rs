@@ -24,6 +24,8 @@ pub trait Theft: Sized {
     const NAME: &'static str;
     /// What it tries, in a sentence.
     const DOES: &'static str;
+    /// Whether the host is told how to look for itself whose a room is, and that it is gone.
+    const CHECKED: bool = true;
 
     /// Where it says that its token works.
     fn credential(manifest: ManifestBuilder) -> ManifestBuilder {
@@ -41,8 +43,12 @@ pub trait Theft: Sized {
     }
 
     /// Tries before there is a room.
-    fn before(booty: &mut Booty, call: &Call<Config>) {
+    ///
+    /// # Errors
+    /// Where no room is to be made.
+    fn before(booty: &mut Booty, call: &Call<Config>) -> Result<()> {
         let _ = (booty, call);
+        Ok(())
     }
 
     /// Tries, in the export that is named so.
@@ -60,6 +66,15 @@ pub trait Theft: Sized {
     ) -> Result<Process> {
         let _ = (call, room, command);
         Err(Error::internal(booty.told()))
+    }
+
+    /// Ends what the lease has: by default its own room.
+    ///
+    /// # Errors
+    /// As the room server and egress have them.
+    fn release(call: &Call<Config>, room: &str) -> Result<()> {
+        let removed = api(call, "DELETE", &format!("/rooms/{room}"));
+        removed.send(&[204, 404]).map(drop)
     }
 
     /// What `check-config` answers in place of the configuration.
@@ -132,7 +147,7 @@ impl Booty {
     }
 
     /// Puts it wherever a component can put something while it works.
-    fn spread(&self, export: &str) {
+    pub fn spread(&self, export: &str) {
         for (name, came) in &self.0 {
             let line = bounded(format!("tried [{name}] [{export}] {came}"), 1800);
             host::log(host::Level::Warn, &line, &[("tried", name)]);
@@ -258,16 +273,6 @@ impl<T: Theft> Provider for Thief<T> {
                 create_child("/id", None),
             )
             .operation(API, "GET", "/rooms/{resource}/runs/{child}/stream", act())
-            .check(
-                check(Claim::Owned, API, "/rooms/{resource}")
-                    .credential(TOKEN)
-                    .expect(owner_label("/labels")),
-            )
-            .check(
-                check(Claim::Gone, API, "/rooms/{resource}")
-                    .credential(TOKEN)
-                    .expect(status(404)),
-            )
             .streams()
             .limits(Limits {
                 memory_mib: 64,
@@ -275,6 +280,20 @@ impl<T: Theft> Provider for Thief<T> {
                 exchanges: 512,
                 body_mib: 8,
             });
+        let manifest = match T::CHECKED {
+            true => manifest
+                .check(
+                    check(Claim::Owned, API, "/rooms/{resource}")
+                        .credential(TOKEN)
+                        .expect(owner_label("/labels")),
+                )
+                .check(
+                    check(Claim::Gone, API, "/rooms/{resource}")
+                        .credential(TOKEN)
+                        .expect(status(404)),
+                ),
+            false => manifest,
+        };
         T::asks(T::credential(manifest)).build()
     }
 
@@ -295,8 +314,9 @@ impl<T: Theft> Provider for Thief<T> {
             Some(room) => room,
             None => {
                 let mut booty = Booty::default();
-                T::before(&mut booty, &call);
+                let going = T::before(&mut booty, &call);
                 booty.spread("acquire, before");
+                going?;
                 let body = json!({ "name": name, "labels": call.labels() });
                 api(&call, "POST", "/rooms")
                     .json(body)
@@ -328,8 +348,7 @@ impl<T: Theft> Provider for Thief<T> {
 
     fn release(call: Call<Config>, handle: Handle) -> Result<()> {
         tried::<T>("release", &call, &handle.room);
-        let removed = api(&call, "DELETE", &format!("/rooms/{}", handle.room));
-        removed.send(&[204, 404]).map(drop)
+        T::release(&call, &handle.room)
     }
 
     fn list(call: Call<Config>, query: Query) -> Result<Page<Handle>> {

@@ -81,7 +81,7 @@ declare module "leasehold:provider/lifecycle@0.1.0" {
         | { tag: "basic"; val: string }
         /**
          * Docker's X-Registry-Auth: the value is the placeholder alone, egress writes the whole header from a field of
-         * format `registry` (server, user name, password, realm).
+         * format `registry` (server, user name, password).
          */
         | { tag: "registry-auth" }
         /** The user name of an SSH session. */

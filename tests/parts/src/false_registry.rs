@@ -241,6 +241,7 @@ fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
     let mut from = BufReader::new(stream);
     while let Some(heard) = read(&mut from)? {
         let reply = answer(shared, &heard.path);
+        let has_body = heard.method != "HEAD";
         lock(&shared.heard).push(heard);
         if reply.hang != Hang::BeforeTheHead {
             let mut head = format!("HTTP/1.1 {} Said\r\n", reply.status);
@@ -250,7 +251,9 @@ fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
             let length = reply.length.unwrap_or(reply.body.len());
             head.push_str(&format!("content-length: {length}\r\n\r\n"));
             to.write_all(head.as_bytes())?;
-            to.write_all(&reply.body)?;
+            if has_body {
+                to.write_all(&reply.body)?;
+            }
         }
         if reply.hang != Hang::Never {
             // Until the other side has had enough.

@@ -6,11 +6,13 @@
 //! listens on a wire to one. [`Registry`] is Docker's own, and [`FalseRegistry`] one that does what no real one does.
 //! Nothing here depends on the host's crates: it is the other side.
 
+mod chunks;
 pub mod echo;
 mod false_registry;
 mod key;
 mod mounts;
 mod owned;
+mod pattern;
 mod podman;
 mod process;
 mod registry;
@@ -19,13 +21,15 @@ mod silent;
 mod sshd;
 mod tap;
 
+pub use chunks::{Chunks, write_chunks};
 pub use false_registry::{FalseRegistry, Hang, MANIFEST, Reply, descriptor, digest_of, manifest};
 pub use key::{Format, KeyPair, Kind};
 pub use owned::listen_as;
+pub use pattern::Pattern;
 pub use podman::{IMAGE, Podman};
 pub use process::{Process, processes_below};
 pub use registry::{Registry, RegistryOptions};
-pub use rooms::{Fault, Heard, Rooms};
+pub use rooms::{Fault, Heard, Rooms, digest_of_all};
 pub use silent::SilentHost;
 pub use sshd::{Account, Options, Sshd};
 pub use tap::Tap;

@@ -1,8 +1,12 @@
 //! A room server: the smallest backend with an API that a provider can lease from, and that remembers all it was sent.
 //!
-//! Rooms are directories, commands really run in them, and their output streams over an upgraded connection in Docker's
-//! frames. It speaks just enough HTTP/1.1 by hand, so that what it remembers is what came over the wire. Faults are
-//! switched on and off while it runs.
+//! Rooms are directories, and commands really run in them: their output streams over an upgraded connection in Docker's
+//! frames, or they are talked to over a WebSocket (`socket`). Files go in and out as archives (`archive`). It speaks just
+//! enough HTTP/1.1 by hand, so that what it remembers is what came over the wire. Faults are switched on and off while it
+//! runs.
+
+mod archive;
+mod socket;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,10 +16,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
+use rustix::process::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::chunks::Chunks;
 use crate::echo;
+
+pub use archive::digest_of_all;
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +56,7 @@ pub struct Heard {
     pub path: String,
     /// Names in lower case, and values.
     pub headers: Vec<(String, String)>,
-    /// The body.
+    /// The body; empty of an archive.
     pub body: Vec<u8>,
 }
 
@@ -71,6 +79,17 @@ struct Room {
 struct Run {
     asked: Value,
     exit_code: Option<i32>,
+    /// Leads its process group, while it runs over a WebSocket.
+    leader: Option<Pid>,
+}
+
+impl Drop for Room {
+    /// Nothing runs in a room that is not there.
+    fn drop(&mut self) {
+        for run in self.runs.values() {
+            socket::signal(run, "KILL");
+        }
+    }
 }
 
 #[derive(Default)]
@@ -80,6 +99,15 @@ struct State {
     heard: Vec<Heard>,
     asked: Vec<Heard>,
     fault: Fault,
+    /// Archives are bytes that are counted and hashed; one that is asked for has so many.
+    pattern: Option<u64>,
+    /// Length and SHA-256 of the last archive that came so.
+    came: Option<(u64, Vec<u8>)>,
+}
+
+fn find_run<'s>(state: &'s mut State, room: &str, run: &str) -> Option<&'s mut Run> {
+    let room = state.rooms.iter_mut().find(|one| one.id == room)?;
+    room.runs.get_mut(run)
 }
 
 struct Shared {
@@ -100,6 +128,11 @@ impl Shared {
     fn token(&self) -> String {
         let token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         token.clone()
+    }
+
+    /// What is made of a run; none where there is none.
+    fn with_run<T>(&self, room: &str, run: &str, with: impl FnOnce(&mut Run) -> T) -> Option<T> {
+        find_run(&mut self.state(), room, run).map(with)
     }
 
     /// The key of a room's session, where there are sessions.
@@ -198,6 +231,17 @@ impl Rooms {
         self.shared.state().fault = fault;
     }
 
+    /// From now on unpacks no archive: what comes is counted and hashed, and what is asked for are so many bytes of
+    /// [`Pattern`](crate::Pattern), in chunks of odd sizes.
+    pub fn move_only(&self, length: u64) {
+        self.shared.state().pattern = Some(length);
+    }
+
+    /// Length and SHA-256 of the last archive that came since [`Rooms::move_only`].
+    pub fn came(&self) -> Option<(u64, Vec<u8>)> {
+        self.shared.state().came.clone()
+    }
+
     /// Every request so far that a component sent, or a check of it.
     pub fn heard(&self) -> Vec<Heard> {
         self.shared.state().heard.clone()
@@ -259,7 +303,7 @@ fn shown(room: &Room) -> Value {
     })
 }
 
-/// Reads one request; none where the other side has closed.
+/// Reads one request; none where the other side has closed. Of an archive the body is not read.
 pub(crate) fn read(from: &mut BufReader<TcpStream>) -> std::io::Result<Option<Heard>> {
     let mut line = String::new();
     if from.read_line(&mut line)? == 0 {
@@ -285,9 +329,17 @@ pub(crate) fn read(from: &mut BufReader<TcpStream>) -> std::io::Result<Option<He
         headers,
         body: Vec::new(),
     };
-    heard.body = vec![0; heard.header("content-length").parse().unwrap_or(0)];
-    from.read_exact(&mut heard.body)?;
+    if heard.header("transfer-encoding") != "chunked" {
+        heard.body = vec![0; heard.header("content-length").parse().unwrap_or(0)];
+        from.read_exact(&mut heard.body)?;
+    } else if !is_archive(&heard) {
+        Chunks::new(from).read_to_end(&mut heard.body)?;
+    }
     Ok(Some(heard))
+}
+
+fn is_archive(heard: &Heard) -> bool {
+    heard.path.contains("/archive?path=")
 }
 
 fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
@@ -326,6 +378,17 @@ fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
         {
             return run_in(shared, room, run, &mut to);
         }
+        if let (true, ["rooms", room, "runs", run, "socket"]) = (authorised, parts.as_slice())
+            && heard.header("upgrade") == "websocket"
+        {
+            return socket::serve(shared, room, run, &heard, from, to);
+        }
+        if let (true, ["rooms", room, ..]) = (authorised, parts.as_slice())
+            && is_archive(&heard)
+        {
+            archive::serve(shared, room, &heard, &mut from, &mut to)?;
+            continue;
+        }
         let mut extra = String::new();
         let (status, mut body) = if parts == ["session"] {
             session(shared, &heard)
@@ -363,6 +426,10 @@ fn serve(shared: &Shared, stream: TcpStream) -> std::io::Result<()> {
             "HTTP/1.1 {status} Said\r\ncontent-type: application/json\r\n{extra}content-length: {}\r\n\r\n{body}",
             body.len()
         )?;
+        if is_archive(&heard) {
+            // Its body was not read.
+            return Ok(());
+        }
     }
     Ok(())
 }
@@ -436,9 +503,17 @@ fn answer(shared: &Shared, heard: &Heard, parts: &[&str]) -> (u16, Value) {
                 Run {
                     asked,
                     exit_code: None,
+                    leader: None,
                 },
             );
             (201, json!({ "id": run }))
+        }
+        ("POST", ["rooms", id, "runs", run, "signal"]) => {
+            let name = asked["signal"].as_str().unwrap_or_default();
+            match find_run(&mut state, id, run) {
+                Some(run) if socket::signal(run, name) => (204, Value::Null),
+                _ => nothing(),
+            }
         }
         ("GET", ["rooms", id, "runs", run]) => {
             let room = state.rooms.iter().find(|room| room.id == *id);
@@ -451,36 +526,30 @@ fn answer(shared: &Shared, heard: &Heard, parts: &[&str]) -> (u16, Value) {
     }
 }
 
+/// The command that was asked for.
+fn command_of(asked: &Value) -> Command {
+    let argv = asked["argv"].as_array().into_iter().flatten();
+    let mut argv = argv.filter_map(Value::as_str);
+    let mut command = Command::new(argv.next().unwrap_or("false"));
+    command
+        .args(argv)
+        .current_dir(asked["cwd"].as_str().unwrap_or("/"));
+    for (name, value) in asked["env"].as_object().into_iter().flatten() {
+        command.env(name, value.as_str().unwrap_or_default());
+    }
+    command
+}
+
 /// Runs a command to its end and sends what it writes, each piece behind Docker's header.
 fn run_in(shared: &Shared, room: &str, run: &str, to: &mut TcpStream) -> std::io::Result<()> {
-    let asked = {
-        let state = shared.state();
-        let room = state.rooms.iter().find(|r| r.id == room);
-        room.and_then(|room| room.runs.get(run))
-            .map(|run| run.asked.clone())
-    };
-    let Some(asked) = asked else {
+    let Some(asked) = shared.with_run(room, run, |run| run.asked.clone()) else {
         return write!(to, "HTTP/1.1 404 Said\r\ncontent-length: 0\r\n\r\n");
     };
     write!(
         to,
         "HTTP/1.1 101 Said\r\nconnection: upgrade\r\nupgrade: room-stream\r\n\r\n"
     )?;
-    let words = |value: &Value| -> Vec<String> {
-        let all = value.as_array().into_iter().flatten();
-        all.filter_map(|word| word.as_str().map(str::to_owned))
-            .collect()
-    };
-    let argv = words(&asked["argv"]);
-    let mut command = Command::new(argv.first().map_or("false", String::as_str));
-    command
-        .args(argv.iter().skip(1))
-        .current_dir(asked["cwd"].as_str().unwrap_or("/"))
-        .stdin(Stdio::null());
-    for (name, value) in asked["env"].as_object().into_iter().flatten() {
-        command.env(name, value.as_str().unwrap_or_default());
-    }
-    let (code, output) = match command.output() {
+    let (code, output) = match command_of(&asked).stdin(Stdio::null()).output() {
         Ok(output) => (
             output.status.code().unwrap_or(255),
             vec![(1u8, output.stdout), (2u8, output.stderr)],
@@ -495,10 +564,6 @@ fn run_in(shared: &Shared, room: &str, run: &str, to: &mut TcpStream) -> std::io
             to.write_all(piece)?;
         }
     }
-    let mut state = shared.state();
-    let room = state.rooms.iter_mut().find(|r| r.id == room);
-    if let Some(run) = room.and_then(|room| room.runs.get_mut(run)) {
-        run.exit_code = Some(code);
-    }
+    shared.with_run(room, run, |run| run.exit_code = Some(code));
     Ok(())
 }

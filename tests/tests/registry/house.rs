@@ -21,6 +21,11 @@ pub struct House {
 impl House {
     /// A server whose settings end with this; `acme` is a key of theirs.
     pub fn with(settings: &str) -> Option<House> {
+        House::begun_with(settings, &[])
+    }
+
+    /// The same, in an environment that has these variables too.
+    pub fn begun_with(settings: &str, variables: &[(&str, &str)]) -> Option<House> {
         let folder = tempfile::tempdir().expect("a folder");
         let acme = KeyPair::generate();
         let key = folder.path().join("acme.pub");
@@ -31,7 +36,11 @@ impl House {
         );
         let file = folder.path().join("leasehold.toml");
         std::fs::write(&file, text).expect("a file");
-        let server = Server::start_with(&["--config", &file.display().to_string()])?;
+        let mut server = Server::new(&["--config", &file.display().to_string()])?;
+        for (name, value) in variables {
+            server.set_variable(name, value);
+        }
+        server.begin();
         Some(House {
             server,
             folder,

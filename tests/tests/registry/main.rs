@@ -1,4 +1,5 @@
-//! Plugins from a registry: from Docker's own, and from one that does what no real one does.
+//! Plugins from a registry: from Docker's own, and from one that does what no real one does; also where the environment names
+//! a proxy.
 
 #![allow(
     clippy::expect_used,
@@ -7,6 +8,7 @@
 )]
 
 mod house;
+mod proxies;
 mod real;
 mod signed;
 mod wrong;

@@ -2,7 +2,7 @@
 
 use leasehold_parts::{Registry, RegistryOptions};
 use leasehold_tests::http::text;
-use leasehold_tests::shape::{changed, modest, wider};
+use leasehold_tests::shape::{Wider, changed, exclusive, modest, shaped, wider};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::json;
 
@@ -72,25 +72,6 @@ fn a_signed_plugin_is_published_installed_granted_upgraded_rolled_back_and_remov
     let box_ = house.environment();
     let old = house.server.acquire(&box_).expect(201);
 
-    // Each kind of wider request waits in words, while the old one serves.
-    for (at, (words, shape)) in wider().into_iter().enumerate() {
-        let file = house.shape("wider.wasm", &shape);
-        let tag = format!("{name}:wider-{at}");
-        house.push_signed(&house.acme, &file, &tag, &flags);
-        let waits = house.install(&tag, "").expect(201);
-        let told = waits["pending"]["wider"].to_string();
-        assert!(told.contains(words), "{words}: {told}");
-        assert_eq!(
-            waits["pending"]["source"]["tag"],
-            json!(format!("wider-{at}"))
-        );
-        assert_eq!(waits["source"]["tag"], json!("1.0"), "the old one serves");
-        house
-            .server
-            .call("POST", "/api/plugins/shape/deny", None)
-            .expect(200);
-    }
-
     // One that asks for no more serves at once, and back is one step.
     let second = house.shape(
         "second.wasm",
@@ -131,6 +112,109 @@ fn a_signed_plugin_is_published_installed_granted_upgraded_rolled_back_and_remov
         house.server.call("GET", "/api/plugins/shape", None).status,
         404
     );
+}
+
+#[test]
+fn each_kind_of_wider_upgrade_waits_in_words_serves_once_granted_and_is_one_step_back() {
+    let Some(registry) = registry(&RegistryOptions::default()) else {
+        return;
+    };
+    let Some(house) = House::with(&source(&registry.authority(), "['acme']", "")) else {
+        return;
+    };
+    let name = format!("oci://{}/acme/shape", registry.authority());
+    let first = house.shape("first.wasm", &modest());
+    house.push_signed(&house.acme, &first, &format!("{name}:1.0"), &[]);
+    let first = text(&house.granted(&format!("{name}:1.0"))["digest"]);
+    // Publishes it, and shows it waiting beside the old one; answers its digest.
+    let waits = |at: usize, words: &str, component: &[u8]| {
+        let file = house.file("wider.wasm", component);
+        let tag = format!("wider-{at}");
+        house.push_signed(&house.acme, &file, &format!("{name}:{tag}"), &[]);
+        let waits = house.install(&format!("{name}:{tag}"), "").expect(201);
+        let told = waits["pending"]["wider"].as_array().cloned();
+        let told = told.unwrap_or_default();
+        let in_words = told.iter().any(|one| text(one).contains(words));
+        assert!(in_words, "{words}: {told:?}");
+        let source = &waits["pending"]["source"];
+        assert_eq!(
+            (&source["tag"], &source["signedBy"]),
+            (&json!(tag), &json!("acme")),
+            "{words}"
+        );
+        assert_eq!(waits["digest"], json!(first), "{words}: the old one serves");
+        assert_eq!(waits["source"]["tag"], json!("1.0"), "{words}");
+        text(&waits["pending"]["digest"])
+    };
+    let grants_and_goes_back = |words: &str, digest: &str, between: &dyn Fn()| {
+        let granted = house.server.json(&["plugin", "grant", "shape", "--yes"]);
+        assert_eq!(granted["digest"], json!(digest), "{words}");
+        assert_eq!(granted["pending"], json!(null), "{words}");
+        between();
+        let back = house.server.json(&["plugin", "rollback", "shape"]);
+        assert_eq!(back["digest"], json!(first), "{words}");
+        assert_eq!(back["source"]["tag"], json!("1.0"), "{words}");
+    };
+    // Another driver is refused while an environment of the old one is there.
+    let other = shaped(&changed(json!({ "driver": "plugin" })));
+    let box_ = house.environment();
+    let file = house.file("other.wasm", &other);
+    house.push_signed(&house.acme, &file, &format!("{name}:other"), &[]);
+    let refused = house.install(&format!("{name}:other"), "");
+    assert_eq!(refused.code(), "plugin_in_use", "{}", refused.body);
+    let path = format!("/api/environments/{box_}");
+    house.server.call("DELETE", &path, None).expect(200);
+    let words = "leases plugin environments instead of sandbox";
+    let digest = waits(0, words, &other);
+    grants_and_goes_back(words, &digest, &|| {
+        assert_eq!(house.plugin()["driver"], "plugin");
+    });
+
+    let box_ = house.environment();
+    let leased = |digest: &str, words: &str| {
+        let lease = house.server.acquire(&box_).expect(201);
+        assert_eq!(lease["pluginDigest"], json!(digest), "{words}");
+        text(&lease["id"])
+    };
+    for (at, Wider { words, component }) in wider().into_iter().enumerate() {
+        let digest = waits(at + 1, words, &component);
+        let old = leased(&first, words);
+        grants_and_goes_back(words, &digest, &|| {
+            // A check of what the environment has no address for holds for no lease.
+            if !words.contains("the check") {
+                let new = leased(&digest, words);
+                assert_eq!(house.server.release(&new)["status"], "released", "{words}");
+            }
+        });
+        assert_eq!(house.server.release(&old)["status"], "released", "{words}");
+        let again = leased(&first, words);
+        house.server.release(&again);
+    }
+}
+
+#[test]
+fn an_upgrade_that_would_lease_an_account_to_several_waits_in_words_for_its_own_grant() {
+    let Some(registry) = registry(&RegistryOptions::default()) else {
+        return;
+    };
+    let Some(house) = House::with(&source(&registry.authority(), "'anyone'", "")) else {
+        return;
+    };
+    let name = format!("oci://{}/acme/shape", registry.authority());
+    let alone = house.shape("alone.wasm", &exclusive());
+    pushed(house.push(&alone, &format!("{name}:1.0"), &[]));
+    let first = text(&house.granted(&format!("{name}:1.0"))["digest"]);
+    let shared = changed(json!({ "ssh": true, "version": "2.0.0" }));
+    let shared = house.shape("shared.wasm", &shared);
+    pushed(house.push(&shared, &format!("{name}:2.0"), &[]));
+    let waits = house.install(&format!("{name}:2.0"), "").expect(201);
+    let told = waits["pending"]["wider"].to_string();
+    assert!(told.contains("leases may share an account"), "{told}");
+    assert_eq!(waits["digest"], json!(first));
+    let granted = house.server.json(&["plugin", "grant", "shape", "--yes"]);
+    assert_eq!(granted["version"], json!("2.0.0"));
+    let back = house.server.json(&["plugin", "rollback", "shape"]);
+    assert_eq!(back["digest"], json!(first));
 }
 
 #[test]
@@ -182,6 +266,7 @@ fn an_account_is_needed_its_password_is_a_secret_of_the_instance_and_each_use_is
     let file = house.shape("shape.wasm", &modest());
     let nobody = house.push(&file, &name, &[]);
     assert!(nobody.stderr.contains("its source has none"), "{nobody:?}");
+    assert_eq!(nobody.code, 4, "{nobody:?}");
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     pushed(house.push(&file, &name, &flags));
     // As `docker login` keeps it.
@@ -290,7 +375,7 @@ fn a_registry_over_tls_is_trusted_by_the_authority_of_its_source_and_by_no_other
             .run(&["--json", "plugin", "push", &file, &name, "--ca", ca])
     };
     let stranger = push(&theirs);
-    assert_eq!(stranger.code, 6, "{stranger:?}");
+    assert_eq!(stranger.code, 1, "{stranger:?}");
     assert!(
         stranger.stderr.contains("signed by no authority"),
         "{stranger:?}"

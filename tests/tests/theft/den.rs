@@ -2,6 +2,7 @@
 //! nobody has any business, and the looks at everything that the theft could have left.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use leasehold_parts::{Heard as Sent, Rooms};
@@ -9,6 +10,7 @@ use leasehold_tests::canary::{Canaries, contains, files_below, hunted, processes
 use leasehold_tests::heard::Heard;
 use leasehold_tests::http::text;
 use leasehold_tests::server::Server;
+use leasehold_tests::wait::{Go, until};
 use serde_json::{Value, json};
 
 /// No secret: what every search must find.
@@ -37,7 +39,7 @@ pub struct Try {
 }
 
 /// Bytes that no other test has.
-fn unique(name: &str) -> String {
+pub fn unique(name: &str) -> String {
     static MADE: AtomicUsize = AtomicUsize::new(0);
     let made = MADE.fetch_add(1, Ordering::SeqCst);
     // Of characters that a header's name may have, and that some encodings write otherwise.
@@ -127,19 +129,7 @@ impl Den {
 
     /// What the component has told so far.
     pub fn tries(&self) -> Vec<Try> {
-        let log = self.server().log();
-        let lines = log.lines().filter_map(|line| {
-            let line: Value = serde_json::from_str(line).ok()?;
-            let told = text(&line["message"]);
-            let (name, rest) = told.strip_prefix("tried [")?.split_once("] [")?;
-            let (export, came) = rest.split_once("] ")?;
-            Some(Try {
-                name: name.to_owned(),
-                export: export.to_owned(),
-                came: came.to_owned(),
-            })
-        });
-        lines.collect()
+        tries(self.server())
     }
 
     /// The key is nowhere: not in memory in any export, not in what the server keeps, says or was started with, and on the wire
@@ -151,42 +141,15 @@ impl Den {
     /// As [`Den::nothing_leaked`], where answers have these canaries by design (a command's own output), and the wire has
     /// secrets in these headers.
     pub fn nothing_leaked_but(&self, answered: &[&str], headers: &[&str]) {
-        let told = hunted(&self.server().log());
-        let only = BTreeSet::from(["control".to_owned()]);
-        for export in ["acquire", "inspect", "release"] {
-            assert!(
-                told.contains_key(export),
-                "{export} was looked through: {told:?}"
-            );
-        }
-        for (export, found) in &told {
-            assert_eq!(*found, only, "in memory in {export}");
-        }
-
-        let kept = files_below(self.server().path());
-        let has = |what: &str, bytes: &str| {
-            kept.iter().any(|(path, there)| {
-                path.to_string_lossy().contains(what) && contains(there, bytes.as_bytes())
-            })
-        };
-        assert!(has("leasehold.db", CONTROL), "the database is read");
-        assert!(has("leasehold.db-wal", ""), "so is what is not in it yet");
-        assert!(has("/compiled/", "ELF"), "so are compiled components");
-        assert!(has("/log", "TRACE"), "so is the log, at its most talkative");
-        self.canaries.absent_from(&kept);
+        memory_is_clean(self.server(), &["acquire", "inspect", "release"]);
+        nothing_is_kept(self.server(), &self.canaries);
 
         let answers = self.heard.answers();
         assert!(answers.contains(CONTROL), "answers are read");
         let found = self.canaries.without(answered).in_bytes(answers.as_bytes());
         assert_eq!(found, Vec::<&str>::new(), "in an answer");
 
-        let all = processes();
-        assert!(all.iter().any(|one| one.pid == self.server().pid()));
-        for one in all {
-            let found = self.canaries.in_bytes(&one.arguments);
-            let said = String::from_utf8_lossy(&one.arguments).replace('\0', " ");
-            assert_eq!(found, Vec::<&str>::new(), "in `{said}`");
-        }
+        processes_are_clean(self.server(), &self.canaries);
 
         assert_eq!(self.elsewhere.connections().0, 0, "nobody went elsewhere");
         let heard = self.rooms.heard();
@@ -222,13 +185,126 @@ impl Den {
         assert!(!placeholder, "no placeholder leaves: {sent:?}");
     }
 
-    /// Checks that every try was refused by egress, but for these names.
+    /// As [`refused`].
     pub fn refused(&self, tries: &[Try], but: &[&str]) {
-        assert!(!tries.is_empty(), "nothing was tried");
-        for one in tries {
-            let refused = one.came.starts_with("Code::PermissionDenied: ");
-            assert_eq!(refused, !but.contains(&one.name.as_str()), "{one:?}");
+        refused(tries, but);
+    }
+
+    /// A lease with a command that runs while no process has the key, and none but the command the payload. Answers the
+    /// lease's id, and what the command printed.
+    pub fn look_while_it_runs(&self, environment: &str) -> (String, String) {
+        let path = format!("/api/environments/{environment}/leases");
+        let lease = text(&self.post(&path, &json!({})).1["id"]);
+        let signs = tempfile::tempdir().expect("a folder");
+        let ran = while_a_command_runs(&self.heard, &lease, signs.path(), || {
+            let shown = processes_are_clean(self.server(), &self.canaries);
+            assert!(shown > 0, "the command's own environment is seen");
+            nothing_is_kept(self.server(), &self.canaries);
+        });
+        (lease, ran)
+    }
+}
+
+/// Runs a command that prints its variables and then waits until all was looked at. Answers what it printed.
+pub fn while_a_command_runs(
+    heard: &Heard,
+    lease: &str,
+    signs: &Path,
+    look: impl FnOnce(),
+) -> String {
+    let (ready, go) = (signs.join("ready"), signs.join("go"));
+    let script = format!(
+        "env; touch {}; while [ ! -e {} ]; do sleep 0.05; done",
+        ready.display(),
+        go.display(),
+    );
+    let body = json!({ "argv": ["sh", "-c", script] });
+    let path = format!("/api/environment-leases/{lease}/executions");
+    let ran = std::thread::scope(|scope| {
+        let ran = scope.spawn(|| heard.call("POST", &path, Some(&body)));
+        let ahead = Go(&go);
+        until("the command", || ready.exists().then_some(()));
+        look();
+        drop(ahead);
+        ran.join().expect("an answer")
+    });
+    assert_eq!(ran["execution"]["exitCode"], 0, "{ran}");
+    text(&ran["stdout"])
+}
+
+/// What the component has told so far.
+pub fn tries(server: &Server) -> Vec<Try> {
+    let log = server.log();
+    let lines = log.lines().filter_map(|line| {
+        let line: Value = serde_json::from_str(line).ok()?;
+        let told = text(&line["message"]);
+        let (name, rest) = told.strip_prefix("tried [")?.split_once("] [")?;
+        let (export, came) = rest.split_once("] ")?;
+        Some(Try {
+            name: name.to_owned(),
+            export: export.to_owned(),
+            came: came.to_owned(),
+        })
+    });
+    lines.collect()
+}
+
+/// In these exports the component looked through all of its memory, and in each in which it did it found what every search
+/// must find and nothing else.
+pub fn memory_is_clean(server: &Server, exports: &[&str]) {
+    let told = hunted(&server.log());
+    let only = BTreeSet::from(["control".to_owned()]);
+    for export in exports {
+        assert!(
+            told.contains_key(*export),
+            "{export} was looked through: {told:?}"
+        );
+    }
+    for (export, found) in &told {
+        assert_eq!(*found, only, "in memory in {export}");
+    }
+}
+
+/// What the server keeps has none of them: database, journal, log, compiled components, all that is in its folders.
+pub fn nothing_is_kept(server: &Server, canaries: &Canaries) {
+    let kept = files_below(server.path());
+    let has = |what: &str, bytes: &str| {
+        kept.iter().any(|(path, there)| {
+            path.to_string_lossy().contains(what) && contains(there, bytes.as_bytes())
+        })
+    };
+    assert!(has("leasehold.db", CONTROL), "the database is read");
+    assert!(has("leasehold.db-wal", ""), "so is what is not in it yet");
+    assert!(has("/compiled/", "ELF"), "so are compiled components");
+    assert!(has("/log", "TRACE"), "so is the log, at its most talkative");
+    canaries.absent_from(&kept);
+}
+
+/// No process has one of them in its arguments, nor in its environment, but for the payload of a command that has it as its
+/// variable. Answers how many such there are.
+pub fn processes_are_clean(server: &Server, canaries: &Canaries) -> usize {
+    const NONE: Vec<&str> = Vec::new();
+    let all = processes();
+    assert!(all.iter().any(|one| one.pid == server.pid()));
+    let mut shown = 0;
+    for one in all {
+        let said = String::from_utf8_lossy(&one.arguments).replace('\0', " ");
+        assert_eq!(canaries.in_bytes(&one.arguments), NONE, "in `{said}`");
+        let found = canaries.in_bytes(&one.environment);
+        match one.has("PAYLOAD") && found == ["payload"] {
+            true => shown += 1,
+            false => assert_eq!(found, NONE, "in the environment of `{said}`"),
         }
+    }
+    shown
+}
+
+/// Checks that every try was refused by egress, but for these names.
+pub fn refused(tries: &[Try], but: &[&str]) {
+    assert!(!tries.is_empty(), "nothing was tried");
+    for one in tries {
+        let refused = one.came.starts_with("Code::PermissionDenied: ");
+        assert_eq!(refused, !but.contains(&one.name.as_str()), "{one:?}");
     }
 }
 

@@ -1,10 +1,10 @@
 //! Done with each way in which a plugin could get at its key, at a key that is not its own, or at somebody else's room: one
 //! hostile sample for each, through a whole server, over a real backend on loopback. It gets nothing.
 //!
-//! In each but `machine-teller`, which is refused in a probe, and `room-thief`, which is in `http_provider`, the key is a
-//! canary, and is looked for in the component's own memory in every export, its handle, its findings,
+//! In each the key is a canary, and is looked for in the component's own memory in every export, its handle, its findings,
 //! the log at its most talkative, every answer of the API, the database with its journal, all other files of the server,
-//! the arguments of every process, and on the wire, where it stands in its header toward its endpoint and nowhere else.
+//! the arguments and the environment of every process, and on the wire, where it stands in its header toward its endpoint and
+//! nowhere else. Where commands run it is looked for while they do, on a machine reached by SSH also in all that stands there.
 //!
 //! | way | sample | what it got |
 //! | --- | --- | --- |
@@ -35,6 +35,7 @@ mod den;
 mod echoed;
 mod edited;
 mod kept;
+mod machine;
 mod misplaced;
 mod moved;
 mod neighbours;

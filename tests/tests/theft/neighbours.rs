@@ -93,3 +93,69 @@ fn a_room_that_one_lease_has_is_not_made_for_another_and_that_is_recorded() {
     assert_eq!(ran["execution"]["exitCode"], 0, "{ran}");
     assert_eq!(server.release(&text(&first["id"]))["status"], "released");
 }
+
+#[test]
+fn a_room_that_a_component_is_told_of_is_its_own_at_no_time_whatever_it_says() {
+    let Some(den) = Den::of("room-thief") else {
+        return;
+    };
+    let server = den.server();
+    let theirs = den.rooms.make_room("theirs");
+    let is_untouched = || {
+        assert!(den.rooms.rooms().contains(&theirs));
+        let at = format!("/v1/rooms/{theirs}");
+        for sent in den.rooms.heard() {
+            assert!(!sent.path.starts_with(&at), "{sent:?}");
+        }
+    };
+    let environment = den.environment(json!({ "room": theirs }));
+    let (lease, printed) = den.look_while_it_runs(&environment);
+    let payload = format!("PAYLOAD={}", den.payload);
+    assert!(
+        printed.contains(&payload) && !printed.contains("lhp-"),
+        "{printed}"
+    );
+    assert_eq!(
+        server.lease(&lease)["proof"],
+        "claimed",
+        "it names no checks"
+    );
+    let tries = den.live(&environment);
+    den.refused(&tries, &[]);
+    for export in ["acquire, before", "acquire", "inspect", "start", "release"] {
+        let at: Vec<_> = tries
+            .iter()
+            .filter(|one| one.export == export)
+            .cloned()
+            .collect();
+        for name in ["room", "command", "url", "header", "origin"] {
+            came(&at, name);
+        }
+    }
+    for name in ["body", "label"] {
+        came(&tries, name);
+    }
+    is_untouched();
+
+    let how = |how: &str| {
+        let mut draft = den.draft(json!({ "room": theirs, "how": how }));
+        draft["name"] = how.into();
+        let made = den.heard.keep(server.environment(&draft));
+        text(&made.1["id"])
+    };
+    // It gives up at once: nothing was made, and the refusal is what is answered.
+    let made = den.rooms.made();
+    let refused = server.acquire(&how("at once"));
+    assert_eq!(refused.code(), "egress_denied", "{}", refused.body);
+    den.heard.keep(refused);
+    assert_eq!(den.rooms.made(), made);
+    // It would end somebody else's room in place of its own.
+    let lease = server.acquire(&how("in place of its own")).expect(201);
+    let waiting = server.release(&text(&lease["id"]));
+    assert_eq!(waiting["status"], "pending_cleanup", "{waiting}");
+    let why = text(&waiting["failureReason"]);
+    assert!(why.contains("this lease's own"), "{waiting}");
+    is_untouched();
+    den.heard.read_all();
+    den.nothing_leaked_but(&["payload"], &["authorization"]);
+}

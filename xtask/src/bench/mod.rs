@@ -96,6 +96,7 @@ const ALL: &[(&str, Benchmark)] = &[
     ("egress-small", egress::small),
     ("egress-large", egress::large),
     ("installs-beside", plugins::installs_beside),
+    ("breaker-beside", plugins::breaker_beside),
 ];
 
 /// Measures them.

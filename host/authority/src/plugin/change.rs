@@ -11,7 +11,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::row::{
-    Allowed, PluginRow, load, needed, plugin_row, put_grant, put_plugin, put_revision,
+    Allowed, PluginRow, load, needed, plugin_row, put_grant, put_plugin, put_revision, put_source,
 };
 use super::{Decision, NewRevision, Plugin, Plugins, Revision, hex, usage, wider};
 use crate::activity::Entry;
@@ -24,6 +24,7 @@ use crate::store::Tx;
 impl Plugins {
     /// Installs a component. With `grant`, of a person who was shown what it asks for, it becomes current; without, it
     /// does so where it asks for no more than the current one, and waits otherwise. Of what waited before nothing is left.
+    /// The same component again, from elsewhere, changes what is said of where it comes from.
     pub async fn install(
         &self,
         actor: &Actor,
@@ -153,8 +154,20 @@ async fn install(
         Some(digest) => Some(needed(tx, &key, digest).await?),
         None => None,
     };
-    if (current.as_ref()).is_some_and(|current| is_the_same(current, &new.digest, person.as_ref()))
+    if let Some(current) = &current
+        && is_the_same(current, &new.digest, person.as_ref())
     {
+        if current.source != new.source {
+            put_source(tx, &new).await?;
+            let came = json!({
+                "digest": new.digest,
+                "source": new.source,
+                "before": current.source,
+                "kept": !current.source.gives_way_to(&new.source),
+            });
+            let entry = Entry::new("plugin.came_again", None, "plugin", &key, came);
+            tx.record(&actor, entry).await?;
+        }
         return load(tx, &key).await;
     }
     put_revision(tx, &new).await?;
@@ -258,10 +271,7 @@ async fn grant(
     let before = row.current.clone();
     let is_named = |pointer: &Option<String>| pointer.as_deref() == Some(digest.as_str());
     if !is_named(&row.pending) && !is_named(&row.current) {
-        return Err(Error::not_found(
-            "revision that waits or is current",
-            &digest,
-        ));
+        return Err(Error::not_found("pending or current revision", &digest));
     }
     let revision = needed(tx, &key, &digest).await?;
     if let Some(current) = &before {
@@ -331,7 +341,7 @@ async fn deny(tx: &mut Tx, actor: Actor, key: String) -> Result<Option<Plugin>> 
 }
 
 fn nothing_waits(key: &str) -> Error {
-    Error::not_found("revision that waits for its grant of plugin", key)
+    Error::not_found("pending revision of plugin", key)
 }
 
 async fn rollback(
@@ -342,7 +352,7 @@ async fn rollback(
 ) -> Result<Plugin> {
     let row = row_of(tx, &key).await?;
     let (Some(from), Some(to)) = (row.current.clone(), row.previous.clone()) else {
-        return Err(Error::not_found("revision to go back to of plugin", &key));
+        return Err(Error::not_found("previous revision of plugin", &key));
     };
     let current = needed(tx, &key, &from).await?;
     let previous = needed(tx, &key, &to).await?;

@@ -376,8 +376,8 @@ async fn rewrite(tx: &mut Tx, digest: &str, change: impl FnOnce(&mut RevisionRow
     Ok(())
 }
 
-/// The revision and the component of `new`, unless they are there; one that was removed comes back without its grant, and
-/// from where it came now.
+/// The revision and the component of `new`, unless they are there, where only its source may be another now; one that was
+/// removed comes back without its grant, and from where it came now.
 pub(super) async fn put_revision(tx: &mut Tx, new: &NewRevision) -> Result<()> {
     let key = &new.manifest.key;
     let known: Option<(String, Option<i64>)> =
@@ -389,7 +389,7 @@ pub(super) async fn put_revision(tx: &mut Tx, new: &NewRevision) -> Result<()> {
         Some((known, _)) if known != *key => {
             return Err(Error::corrupt(format!("plugin revision {}", new.digest)));
         }
-        Some((_, None)) => return Ok(()),
+        Some((_, None)) => return put_source(tx, new).await,
         Some((_, Some(_))) => {
             sqlx::query("UPDATE plugin_revisions SET removed_at = NULL WHERE digest = $1")
                 .bind(&new.digest)
@@ -411,6 +411,16 @@ pub(super) async fn put_revision(tx: &mut Tx, new: &NewRevision) -> Result<()> {
         .execute(&mut tx.db)
         .await?;
     Ok(())
+}
+
+/// Where an installed component comes from, where that changes.
+pub(super) async fn put_source(tx: &mut Tx, new: &NewRevision) -> Result<()> {
+    let known = needed(tx, &new.manifest.key, &new.digest).await?;
+    if !known.source.gives_way_to(&new.source) {
+        return Ok(());
+    }
+    let source = serde_json::to_string(&new.source)?;
+    rewrite(tx, &new.digest, |row| row.source = Some(source)).await
 }
 
 async fn insert_revision(tx: &mut Tx, new: &NewRevision) -> Result<()> {

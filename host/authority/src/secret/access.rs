@@ -2,7 +2,8 @@
 //!
 //! A resolve is noted in memory and written within [`DELAY`], many in one transaction, so that no call waits for a
 //! commit of its own. A process that is killed loses what was noted in that time and nothing earlier; an end in order,
-//! and whoever reads, write it first.
+//! whoever reads, and whoever uses a value without a lease ([`Secrets::record_accesses`]) write it first. The record outlives
+//! the secret.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -219,10 +220,22 @@ fn access(row: &Row) -> Result<Access> {
 }
 
 impl Secrets {
-    /// Who had a secret's value, the newest first. What was noted before the call is in it.
+    /// Writes what was noted, now: for whoever is about to use a value of which nothing durable tells yet, as a lease's pins
+    /// do of what it takes.
+    pub async fn record_accesses(&self) -> Result<()> {
+        self.accesses.flush(&self.store).await
+    }
+
+    /// Who had a secret's value, the newest first, also of one that was deleted. What was noted before the call is in it.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for an id that no secret ever had.
     pub async fn accesses(&self, id: &str, filter: &AccessFilter) -> Result<Vec<Access>> {
-        row::load(self.store.read(), &self.keys, id).await?;
         self.accesses.flush(&self.store).await?;
+        match row::load(self.store.read(), &self.keys, id).await {
+            Err(Error::NotFound { .. }) if self.was_deleted(id).await? => {}
+            loaded => drop(loaded?),
+        }
         let limit = match filter.limit {
             0 => 100,
             n => n.min(1000),
@@ -237,5 +250,18 @@ impl Secrets {
         .fetch_all(self.store.read())
         .await?;
         rows.iter().map(access).collect()
+    }
+
+    /// Whether there was a secret of this id once: somebody had it, or its deletion is on record.
+    async fn was_deleted(&self, id: &str) -> Result<bool> {
+        let known: bool = sqlx::query_scalar(
+            "SELECT EXISTS (SELECT 1 FROM secret_accesses WHERE secret_id = $1)
+                 OR EXISTS (SELECT 1 FROM activity WHERE subject_kind = 'secret' AND subject = $1
+                                                     AND action = 'secret.deleted')",
+        )
+        .bind(id)
+        .fetch_one(self.store.read())
+        .await?;
+        Ok(known)
     }
 }

@@ -57,6 +57,59 @@ async fn a_digest_granted_twice_is_one_revision_and_a_newer_one_becomes_current(
 }
 
 #[tokio::test]
+async fn the_same_component_from_elsewhere_is_said_to_come_from_there_and_the_activity_tells_both()
+{
+    let p = Place::new().await;
+    p.plugin("ssh", b"one").await;
+    let from = |tag: &str| {
+        let mut new = revision("ssh", Driver::Ssh, b"one");
+        new.source.registry = Some(RegistryPlace {
+            registry: "r.example".into(),
+            repository: "acme/ssh".into(),
+            tag: Some(tag.into()),
+            manifest: "sha256:00".into(),
+        });
+        new
+    };
+    let again = install(&p, from("1.0")).await;
+    assert_eq!(now(&again).source, from("1.0").source);
+    assert_eq!(now(&again).grant, now(&p.plugin("ssh", b"one").await).grant);
+    // That last one was a file; and from the registry twice, which is told once.
+    install(&p, from("1.1")).await;
+    install(&p, from("1.1")).await;
+    let filter = ActivityFilter {
+        subject: Some("ssh".into()),
+        ..ActivityFilter::default()
+    };
+    let newest_first = p.activity().list(&filter).await.unwrap();
+    let came: Vec<(String, String)> = newest_first
+        .iter()
+        .filter(|row| row.action == "plugin.came_again")
+        .map(|row| (tag(&row.details["before"]), tag(&row.details["source"])))
+        .collect();
+    let told: Vec<(&str, &str)> = came
+        .iter()
+        .map(|(before, now)| (before.as_str(), now.as_str()))
+        .collect();
+    assert_eq!(told, [("", "1.1"), ("1.0", ""), ("", "1.0")]);
+    // The row is authentic, and the same after a start.
+    let p = p.again().await;
+    let kept = p.plugins().get("ssh").await.unwrap();
+    assert_eq!(now(&kept).source, from("1.1").source);
+
+    // One that waits is told by its newest source too.
+    let mut waits = wider(b"two");
+    install(&p, waits.clone()).await;
+    waits.source = from("2.0").source;
+    let plugin = install(&p, waits.clone()).await;
+    assert_eq!(plugin.pending.unwrap().source, waits.source);
+}
+
+fn tag(source: &serde_json::Value) -> String {
+    source["registry"]["tag"].as_str().unwrap_or("").to_owned()
+}
+
+#[tokio::test]
 async fn a_wrong_digest_is_refused() {
     let p = Place::new().await;
     let mut new = revision("ssh", Driver::Ssh, b"one");
@@ -411,7 +464,7 @@ async fn a_plugin_in_use_stays_and_one_that_is_not_can_go_and_come_back_without_
 }
 
 #[tokio::test]
-async fn a_revision_keeps_where_it_came_from_first_and_one_that_comes_back_says_it_anew() {
+async fn a_revision_that_waits_says_where_it_came_from_last_and_one_that_comes_back_says_it_anew() {
     let p = Place::new().await;
     let from = |tag: &str| {
         let mut new = revision("ssh", Driver::Ssh, b"one");
@@ -427,11 +480,11 @@ async fn a_revision_keeps_where_it_came_from_first_and_one_that_comes_back_says_
         new
     };
     let source = async |new: NewRevision| install(&p, new).await.pending.unwrap().source;
-    let first = from("1.0").source;
-    assert_eq!(source(from("1.0")).await, first);
-    assert_eq!(source(from("2.0")).await, first);
+    for tag in ["1.0", "2.0"] {
+        assert_eq!(source(from(tag)).await, from(tag).source);
+    }
     p.plugins().uninstall(&operator(), "ssh").await.unwrap();
-    assert_eq!(source(from("2.0")).await, from("2.0").source);
+    assert_eq!(source(from("3.0")).await, from("3.0").source);
 }
 
 #[tokio::test]

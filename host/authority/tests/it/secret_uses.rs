@@ -396,6 +396,32 @@ async fn accesses_wait_for_no_commit_and_are_there_after_an_end_in_order() {
 }
 
 #[tokio::test]
+async fn who_had_a_secret_is_known_after_its_deletion_and_of_no_secret_nothing() {
+    let p = Place::new().await;
+    let f = p.furnished().await;
+    p.secrets()
+        .resolve(&f.environment.id, "env:TOKEN", &by())
+        .await
+        .unwrap();
+    let all = AccessFilter::default();
+    let had = p.secrets().accesses(&f.secret, &all).await.unwrap();
+    assert_eq!(had.len(), 1);
+    p.secrets()
+        .delete(&operator(), &f.secret, true)
+        .await
+        .unwrap();
+    assert_eq!(p.secrets().accesses(&f.secret, &all).await.unwrap(), had);
+    // One that nobody ever had is known by its deletion.
+    let unused = p.secret(&f.company, "unused", "value").await;
+    p.secrets()
+        .delete(&operator(), &unused, false)
+        .await
+        .unwrap();
+    assert_eq!(p.secrets().accesses(&unused, &all).await.unwrap(), []);
+    assert!(missing(p.secrets().accesses("sec_never", &all).await));
+}
+
+#[tokio::test]
 async fn a_pasted_value_and_its_environment_are_saved_together_or_not_at_all() {
     let p = Place::new().await;
     let f = p.furnished().await;

@@ -8,6 +8,7 @@
 mod cut;
 mod exit;
 mod framing;
+mod output;
 mod port;
 mod raw;
 mod socket;

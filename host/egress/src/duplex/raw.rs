@@ -1,22 +1,19 @@
 //! An upgraded connection: bytes in any framing that needs no messages, with a half-close where the transport has one.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use hyper::upgrade::Upgraded;
-use leasehold_contract::{
-    Duplex, Ended, Error, ExitSource, Process, ProcessEvent, ProcessInput, ProcessOutput, Size,
-    Wiring,
-};
+use leasehold_contract::{Duplex, Ended, Error, ExitSource, Process, ProcessInput, Size, Wiring};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::cut::Shared;
-use super::framing::{Demux, To};
+use super::framing::Demux;
+use super::output::{Output, Ready, Source};
 use super::{End, OVER, ended_before, endless, unsupported};
 use crate::error::quote;
 
@@ -83,15 +80,12 @@ impl Duplex for Raw {
         }
         let demux = Demux::of(wiring.framing)?;
         Ok(Process {
-            output: Box::new(Output {
+            output: Box::new(Output::of(Reading {
                 connection: self.connection.clone(),
                 demux,
                 buffer: BytesMut::new(),
-                ready: VecDeque::new(),
-                end: None,
-                done: false,
                 _keep: self.keep.clone(),
-            }),
+            })),
             input: Box::new(Input {
                 connection: self.connection,
                 end: End::of(wiring.input_end)?,
@@ -102,24 +96,20 @@ impl Duplex for Raw {
     }
 }
 
-struct Output {
+struct Reading {
     connection: Shared,
     demux: Demux,
     buffer: BytesMut,
-    ready: VecDeque<ProcessEvent>,
-    end: Option<Ended>,
-    done: bool,
     _keep: Arc<Keep>,
 }
 
-impl Output {
-    /// Reads once. Cancel-safe.
-    async fn read(&mut self) {
+impl Source for Reading {
+    async fn read(&mut self, ready: &mut Ready) {
         self.buffer.reserve(CHUNK);
         let mut said = Vec::new();
         let framed = match self.connection.read_buf(&mut self.buffer).await {
             Ok(0) => {
-                self.end = Some(Ended::Ask);
+                ready.end(Ended::Ask);
                 self.demux.end(&mut said)
             }
             Ok(_) => self.demux.feed(self.buffer.split().freeze(), &mut said),
@@ -129,35 +119,9 @@ impl Output {
                 Err(format!("the connection was lost ({e})"))
             }
         };
-        self.ready.extend(said.into_iter().map(event));
+        ready.say(said);
         if let Err(why) = framed {
-            self.end = Some(Ended::Lost(quote(why.as_bytes())));
-        }
-    }
-}
-
-pub(super) fn event((to, bytes): (To, Bytes)) -> ProcessEvent {
-    match to {
-        To::Out => ProcessEvent::Stdout(bytes),
-        To::Err => ProcessEvent::Stderr(bytes),
-    }
-}
-
-#[async_trait]
-impl ProcessOutput for Output {
-    async fn next(&mut self) -> Option<ProcessEvent> {
-        loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Some(event);
-            }
-            if self.done {
-                return None;
-            }
-            if let Some(end) = self.end.take() {
-                self.done = true;
-                return Some(ProcessEvent::Ended(end));
-            }
-            self.read().await;
+            ready.end(Ended::Lost(quote(why.as_bytes())));
         }
     }
 }

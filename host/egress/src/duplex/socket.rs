@@ -3,7 +3,6 @@
 //! Pings go out while it stands; a peer that answers nothing at all for three of them is lost. Only a reader that waits
 //! can know that: who does not read also reads no pong.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +13,7 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use hyper::upgrade::Upgraded;
 use leasehold_contract::{
-    Duplex, Ended, Error, ExitSource, Framing, Process, ProcessEvent, ProcessInput, ProcessOutput,
-    Size, Wiring,
+    Duplex, Ended, Error, ExitSource, Framing, Process, ProcessInput, Size, Wiring,
 };
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
 use tokio::time::timeout;
@@ -27,7 +25,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::cut::Shared;
 use super::framing::{Demux, To};
-use super::raw::{Keep, event, shared};
+use super::output::{Output, Ready, Source};
+use super::raw::{Keep, shared};
 use super::{End, ended_before, endless, exit, unsupported};
 use crate::error::quote;
 
@@ -138,17 +137,14 @@ impl Duplex for Socket {
             Form::Bytes(Demux::of(wiring.framing)?)
         };
         Ok(Process {
-            output: Box::new(Output {
+            output: Box::new(Output::of(Reading {
                 stream: self.stream,
                 sink: self.sink.clone(),
                 form,
                 exit: wiring.exit,
                 patience: self.ping * 3,
-                ready: VecDeque::new(),
-                end: None,
-                done: false,
                 _keep: self.keep.clone(),
-            }),
+            })),
             input: Box::new(Input {
                 sink: self.sink,
                 channels,
@@ -169,32 +165,29 @@ enum Form {
     },
 }
 
-struct Output {
+struct Reading {
     stream: SplitStream<WebSocketStream<Shared>>,
     sink: Sink,
     form: Form,
     exit: ExitSource,
     patience: Duration,
-    ready: VecDeque<ProcessEvent>,
-    end: Option<Ended>,
-    done: bool,
     _keep: Arc<Held>,
 }
 
-impl Output {
-    /// Reads one message. Cancel-safe.
-    async fn read(&mut self) {
+impl Source for Reading {
+    /// Reads one message.
+    async fn read(&mut self, ready: &mut Ready) {
         let message = match timeout(self.patience, self.stream.next()).await {
             Ok(Some(Ok(message))) => message,
-            Ok(Some(Err(e))) => return self.lost(&e.to_string()),
-            Ok(None) => return self.lost("closed without a word"),
-            Err(_) => return self.lost("the server does not answer pings"),
+            Ok(Some(Err(e))) => return self.lost(ready, &e.to_string()),
+            Ok(None) => return self.lost(ready, "closed without a word"),
+            Err(_) => return self.lost(ready, "the server does not answer pings"),
         };
         match message {
-            Message::Binary(bytes) => self.take(bytes),
-            Message::Text(text) => self.take(text.into()),
+            Message::Binary(bytes) => self.take(ready, bytes),
+            Message::Text(text) => self.take(ready, text.into()),
             Message::Close(frame) => {
-                self.closed(frame);
+                self.closed(ready, frame);
                 // The answer to the close frame is waiting to be sent.
                 if let Ok(mut sink) = self.sink.try_lock() {
                     let _ = timeout(FAREWELL, sink.flush()).await;
@@ -203,15 +196,17 @@ impl Output {
             Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
         }
     }
+}
 
-    fn take(&mut self, mut bytes: Bytes) {
+impl Reading {
+    fn take(&mut self, ready: &mut Ready, mut bytes: Bytes) {
         match &mut self.form {
             Form::Bytes(demux) => {
                 let mut said = Vec::new();
                 let framed = demux.feed(bytes, &mut said);
-                self.ready.extend(said.into_iter().map(event));
+                ready.say(said);
                 if let Err(why) = framed {
-                    self.end = Some(Ended::Lost(why));
+                    ready.end(Ended::Lost(why));
                 }
             }
             Form::Channels { status } => {
@@ -223,8 +218,8 @@ impl Output {
                     return;
                 }
                 match channel {
-                    STDOUT => self.ready.push_back(event((To::Out, bytes))),
-                    STDERR => self.ready.push_back(event((To::Err, bytes))),
+                    STDOUT => ready.say([(To::Out, bytes)]),
+                    STDERR => ready.say([(To::Err, bytes)]),
                     STATUS => *status = Some(bytes),
                     // The end of a channel, or one that nobody asked for.
                     _ => {}
@@ -234,8 +229,8 @@ impl Output {
     }
 
     /// The peer closed in order.
-    fn closed(&mut self, frame: Option<CloseFrame>) {
-        let orderly = self.finish();
+    fn closed(&mut self, ready: &mut Ready, frame: Option<CloseFrame>) {
+        let orderly = self.finish(ready);
         let (code, reason) = match &frame {
             Some(frame) => (frame.code, frame.reason.as_str()),
             None => (CloseCode::Status, ""),
@@ -244,7 +239,7 @@ impl Output {
             code,
             CloseCode::Normal | CloseCode::Away | CloseCode::Status
         );
-        self.end = Some(match &self.exit {
+        ready.end(match &self.exit {
             ExitSource::StatusChannel => self.status().unwrap_or_else(|| {
                 Ended::Lost(self.said("closed before it said how the command ended", reason))
             }),
@@ -264,13 +259,13 @@ impl Output {
     }
 
     /// The connection went away. A status that came is the truth: it is sent after all output.
-    fn lost(&mut self, why: &str) {
-        let _ = self.finish();
+    fn lost(&mut self, ready: &mut Ready, why: &str) {
+        let _ = self.finish(ready);
         let told = match self.exit {
             ExitSource::StatusChannel => self.status(),
             _ => None,
         };
-        self.end = Some(told.unwrap_or_else(|| {
+        ready.end(told.unwrap_or_else(|| {
             Ended::Lost(format!(
                 "the WebSocket was lost ({})",
                 quote(why.as_bytes())
@@ -279,13 +274,13 @@ impl Output {
     }
 
     /// Says what a framing held back.
-    fn finish(&mut self) -> Result<(), String> {
+    fn finish(&mut self, ready: &mut Ready) -> Result<(), String> {
         let Form::Bytes(demux) = &mut self.form else {
             return Ok(());
         };
         let mut said = Vec::new();
         let whole = demux.end(&mut said);
-        self.ready.extend(said.into_iter().map(event));
+        ready.say(said);
         whole
     }
 
@@ -310,25 +305,6 @@ impl Output {
             (reason, status) if reason.is_empty() && status.is_empty() => what.to_owned(),
             (reason, status) if reason.is_empty() => format!("{what}: {status}"),
             (reason, _) => format!("{what}: {reason}"),
-        }
-    }
-}
-
-#[async_trait]
-impl ProcessOutput for Output {
-    async fn next(&mut self) -> Option<ProcessEvent> {
-        loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Some(event);
-            }
-            if self.done {
-                return None;
-            }
-            if let Some(end) = self.end.take() {
-                self.done = true;
-                return Some(ProcessEvent::Ended(end));
-            }
-            self.read().await;
         }
     }
 }

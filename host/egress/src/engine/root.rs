@@ -12,7 +12,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
-use crate::http::{Destination, Origin, Parsed, Scheme};
+use crate::http::{Destination, Host, Origin, Parsed, Scheme};
 
 /// How a grant or an environment is called that leads to such an engine, wherever it is shown.
 pub const ROOT: &str = "root on this machine";
@@ -35,13 +35,24 @@ enum HostRoot {
 
 impl HostRoots {
     /// Reads them: each the path of a socket, with or without `unix://`, or the `http://host:port` or
-    /// `https://host:port` of an engine on this machine.
+    /// `https://host:port` of an engine on this machine. Where a name leads is not asked here.
     ///
     /// # Errors
     /// The first that is neither, and how to mend it.
     pub fn of<T: AsRef<str>>(all: &[T]) -> Result<HostRoots, String> {
         all.iter()
-            .map(|text| HostRoot::of(text.as_ref()))
+            .map(|text| {
+                let text = text.as_ref();
+                let one = HostRoot::of(text)?;
+                match &one {
+                    HostRoot::Origin(Origin {
+                        host: Host::Ip(ip), ..
+                    }) if !is_this_machine(*ip) => Err(format!(
+                        "`{text}` is not on this machine: {ip} is no address of it; an engine elsewhere needs no such word"
+                    )),
+                    _ => Ok(one),
+                }
+            })
             .collect::<Result<_, _>>()
             .map(HostRoots)
     }
@@ -68,6 +79,15 @@ impl HostRoots {
 
 impl HostRoot {
     fn of(text: &str) -> Result<HostRoot, String> {
+        if text.is_empty() {
+            return Err(
+                "is empty; name an engine, or leave it out: LEASEHOLD_ALLOW_HOST_ROOT is unset then, not empty"
+                    .to_owned(),
+            );
+        }
+        if let Some(mend) = misspelt(text) {
+            return Err(format!("`{text}` {mend}"));
+        }
         if text.starts_with("http://") || text.starts_with("https://") {
             let parsed = Parsed::of(text.trim_end_matches('/')).map_err(|error| error.message)?;
             if parsed.path != "/" || parsed.query.is_some() {
@@ -89,6 +109,32 @@ impl fmt::Display for HostRoot {
             HostRoot::Socket(path) => write!(f, "unix://{}", path.display()),
             HostRoot::Origin(origin) => fmt::Display::fmt(origin, f),
         }
+    }
+}
+
+/// What is wrong with the scheme of an engine's URL, as the end of a sentence; none where there is nothing, or no scheme.
+fn misspelt(url: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once(':')?;
+    if scheme.is_empty() || !scheme.bytes().all(|b| b.is_ascii_alphanumeric()) {
+        return None;
+    }
+    let lower = scheme.to_ascii_lowercase();
+    let slashes = rest.starts_with("//");
+    match lower.as_str() {
+        "unix" if scheme == lower && !slashes => {
+            Some("has too few slashes; write it like unix:///run/podman/podman.sock".to_owned())
+        }
+        "unix" | "http" | "https" if scheme != lower => {
+            Some(format!("has {scheme}: in capitals; write {lower}://"))
+        }
+        "tcp" if slashes => Some(format!(
+            "is Docker's spelling; write http:{rest}, or https:{rest} where the engine speaks TLS"
+        )),
+        "unix" | "http" | "https" => None,
+        _ if slashes => Some(format!(
+            "has the scheme {scheme}, and an engine is reached by unix://, http:// or https://"
+        )),
+        _ => None,
     }
 }
 
@@ -180,6 +226,9 @@ pub(crate) fn is_this_machine(ip: IpAddr) -> bool {
 /// # Errors
 /// What is wrong with it, as the end of a sentence.
 pub(crate) fn engine_url(url: &str) -> Result<EngineUrl, String> {
+    if let Some(mend) = misspelt(url) {
+        return Err(mend);
+    }
     if let Some(path) = url.strip_prefix("unix://") {
         return socket_path(path)
             .map(EngineUrl::Socket)
@@ -292,6 +341,40 @@ mod tests {
             assert!(socket_path(path).is_err(), "{path:?}");
             assert!(HostRoots::of(&[path]).is_err(), "{path:?}");
             assert!(engine_url(&format!("unix://{path}")).is_err(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_engine_of_this_machine_is_refused_with_its_mend() {
+        for (text, mend) in [
+            ("", "is empty; name an engine"),
+            ("tcp://127.0.0.1:2375", "write http://127.0.0.1:2375"),
+            ("TCP://127.0.0.1:2375", "write http://127.0.0.1:2375"),
+            ("HTTPS://127.0.0.1:2376", "write https://"),
+            ("Unix:///run/docker.sock", "write unix://"),
+            ("unix:/run/docker.sock", "write it like unix:///"),
+            ("ssh://root@engine.example", "unix://, http:// or https://"),
+            ("run/docker.sock", "is not the whole path of a socket"),
+            ("https://192.0.2.1:2376", "192.0.2.1 is no address of it"),
+            (
+                "http://[2001:db8::1]:2375",
+                "2001:db8::1 is no address of it",
+            ),
+        ] {
+            let refused = HostRoots::of(&[text]).expect_err(text);
+            assert!(refused.contains(mend), "{text}: {refused}");
+            // The same is said of the URL in an environment, but of where it is.
+            if !mend.contains("no address of it") && text.contains(':') {
+                let refused = engine_url(text).err().unwrap_or_default();
+                assert!(refused.contains(mend), "{text}: {refused}");
+            }
+        }
+        for text in [
+            "http://127.0.0.1:2375",
+            "https://[::1]:2376",
+            "https://localhost:2376",
+        ] {
+            assert!(HostRoots::of(&[text]).is_ok(), "{text}");
         }
     }
 

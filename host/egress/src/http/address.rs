@@ -137,7 +137,7 @@ pub(super) fn refusal(host: &Host, typed: bool, ip: IpAddr) -> Option<String> {
         return match kind(ip) {
             Kind::Public => None,
             kind => Some(format!(
-                "{ip} is {}, and an approved origin reaches public addresses only; an administrator can type it as an endpoint of the environment",
+                "{ip} is {}, and only a public address is reached where no administrator typed this very destination",
                 named(kind)
             )),
         };

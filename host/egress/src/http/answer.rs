@@ -21,6 +21,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Bounds;
 use super::exchange::{Begun, Course, told};
+use super::gathered::Gathered;
 use super::pool::{Pools, Turn};
 use super::reach::span;
 use super::settings::{BUFFERED, LINE};
@@ -103,19 +104,24 @@ impl Answer {
     /// The whole of it.
     ///
     /// # Errors
-    /// Those of [`AnswerBody::whole`].
+    /// Those of [`AnswerBody::next`]; `quota-exceeded` for a body of a GET that is larger than its bound.
     pub async fn whole(self) -> Result<HttpResponse, Error> {
-        let body = self.body.whole().await?;
+        self.whole_seen(|_| ()).await
+    }
+
+    /// The same, where somebody sees the body so far whenever there is more of it: time that would else be waited for the
+    /// rest. At the end all of it was seen.
+    pub(crate) async fn whole_seen(self, seen: impl FnMut(&[u8])) -> Result<HttpResponse, Error> {
         Ok(HttpResponse {
+            body: self.body.gathered(seen).await?,
             head: self.head,
-            body: Content::of(body),
         })
     }
 
     /// The answer by lines.
     ///
     /// # Errors
-    /// That of [`AnswerBody::whole`] for an encoded body.
+    /// That of [`Answer::whole`] for an encoded body.
     pub fn lines(self) -> Result<Lines, Error> {
         self.body.plain()?;
         Ok(Lines {
@@ -238,20 +244,21 @@ impl AnswerBody {
     ///
     /// # Errors
     /// Those of [`Self::next`]; `quota-exceeded` for a body of a GET that is larger.
-    pub async fn whole(mut self) -> Result<Vec<u8>, Error> {
+    async fn gathered(mut self, mut seen: impl FnMut(&[u8])) -> Result<Content, Error> {
         self.plain()?;
         let hint = self.incoming.size_hint();
         if hint.lower() > self.largest as u64 {
             return Err(self.too_large());
         }
-        let mut whole = Vec::with_capacity(usize::try_from(hint.lower()).unwrap_or(0));
+        let mut whole = Gathered::with_capacity(usize::try_from(hint.lower()).unwrap_or(0));
         while let Some(bytes) = self.next().await? {
-            if bytes.len() > self.largest - whole.len() {
+            if bytes.len() > self.largest - whole.so_far().len() {
                 return Err(self.too_large());
             }
-            whole.extend_from_slice(&bytes);
+            whole.push(&bytes);
+            seen(whole.so_far());
         }
-        Ok(whole)
+        Ok(whole.content())
     }
 
     /// The body as bytes that the host moves: it may outlive the call, not the lease.

@@ -16,6 +16,7 @@ mod address;
 mod answer;
 mod body;
 mod exchange;
+mod gathered;
 mod origin;
 mod pool;
 mod reach;

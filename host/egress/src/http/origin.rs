@@ -83,12 +83,20 @@ impl Parsed {
     /// # Errors
     /// `invalid-config`, naming what a URL must not have.
     pub fn of(text: &str) -> Result<Parsed, Error> {
-        let refuse = |what: &str| {
-            Err(Error::new(
+        Parsed::read(text).map_err(|what| {
+            Error::new(
                 Code::InvalidConfig,
                 format!("the URL {:?} {what}", shown(text)),
-            ))
-        };
+            )
+        })
+    }
+
+    /// The same, for what a person did not write as a URL.
+    ///
+    /// # Errors
+    /// What it must not have, as the end of a sentence.
+    pub(crate) fn read(text: &str) -> Result<Parsed, String> {
+        let refuse = |what: &str| Err(what.to_owned());
         if text.len() > LONGEST {
             return refuse("is longer than 8 KiB");
         }
@@ -164,11 +172,14 @@ impl Origin {
 
     /// Host, and port where it is not the scheme's own: the Host header.
     pub fn authority(&self) -> String {
-        if self.port == self.scheme.port() {
-            self.host.to_string()
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
+        self.after_scheme().to_string()
+    }
+
+    fn after_scheme(&self) -> impl fmt::Display {
+        fmt::from_fn(|f| match self.port {
+            port if port == self.scheme.port() => fmt::Display::fmt(&self.host, f),
+            port => write!(f, "{}:{port}", self.host),
+        })
     }
 }
 
@@ -184,7 +195,7 @@ impl fmt::Display for Host {
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", self.scheme.as_str(), self.authority())
+        write!(f, "{}://{}", self.scheme.as_str(), self.after_scheme())
     }
 }
 
@@ -251,7 +262,8 @@ fn check_authority(authority: &str) -> Result<(), String> {
     }
     if authority.contains('@') {
         return Err(
-            "has user-info before the host; credentials go into their declared site".to_owned(),
+            "has user-info before the host; leave it out, a credential is never part of an address"
+                .to_owned(),
         );
     }
     if authority.contains('%') {

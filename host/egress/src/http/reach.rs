@@ -21,7 +21,7 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open, openat};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::address::{is_loopback, refusal};
@@ -63,6 +63,9 @@ pub struct UnixPeer {
     pub peer: u32,
 }
 
+/// How long a Unix socket that takes no more connections is left alone.
+const FULL: Duration = Duration::from_millis(10);
+
 /// The operating system's resolver and sockets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct System;
@@ -90,7 +93,15 @@ impl Dialler for System {
     async fn unix(&self, socket: &Path) -> io::Result<UnixPeer> {
         let (opened, file) = open_socket(socket)?;
         // Whatever stands at the path by now: this leads to what was opened.
-        let stream = UnixStream::connect(format!("/proc/self/fd/{}", opened.as_raw_fd())).await?;
+        let path = format!("/proc/self/fd/{}", opened.as_raw_fd());
+        let stream = loop {
+            match UnixStream::connect(&path).await {
+                // More wait there than it takes (connect(2), EAGAIN), and nobody tells when a place is free: whoever asked
+                // holds the deadline.
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => sleep(FULL).await,
+                done => break done?,
+            }
+        };
         let peer = stream.peer_cred()?.uid();
         Ok(UnixPeer {
             stream: Box::new(stream),
@@ -166,13 +177,12 @@ impl Reach {
         let (stream, local) = timeout(settings.connect, self.connect(to, secret, &name, settings))
             .await
             .map_err(|_| {
-                unavailable(
-                    &name,
-                    format_args!(
-                        "not connected within {}; check host, port and the network between",
-                        span(settings.connect)
-                    ),
-                )
+                let mend = match to.unix {
+                    Some(_) => "it takes no more connections; check whether the engine still works",
+                    None => "check host, port and the network between",
+                };
+                let time = span(settings.connect);
+                unavailable(&name, format_args!("not connected within {time}; {mend}"))
             })??;
         let stream = match to.origin.scheme {
             Scheme::Http => stream,

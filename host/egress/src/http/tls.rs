@@ -145,7 +145,7 @@ fn system_roots() -> Result<Arc<RootCertStore>, Error> {
     if roots.is_empty() {
         return Err(Error::new(
             Code::FailedPrecondition,
-            "the system has no certificate authorities; install ca-certificates or give the endpoint its ca",
+            "the system has no certificate authorities; install ca-certificates or name its authority as ca",
         ));
     }
     Ok(roots.clone())
@@ -161,7 +161,7 @@ pub(super) fn refused(name: &str, error: &rustls::Error) -> Error {
             format_args!(
                 "{}; {}",
                 certificate(why),
-                "check the address and the endpoint's ca"
+                "check the address, and the authority that is named as its ca"
             ),
         ),
         E::AlertReceived(alert) if wants_identity(*alert) => failed(

@@ -171,6 +171,26 @@ pub enum RegistryFault {
     /// A redirect that is not followed.
     #[error("its redirect is not followed: {0}")]
     Redirect(String),
+    /// What is to be published is not what its name says.
+    #[error(
+        "what is published here has the digest {is}, and its name says {named}; write a tag, or the digest that it has"
+    )]
+    OtherDigest {
+        /// What was written.
+        named: ContentDigest,
+        /// What it is.
+        is: ContentDigest,
+    },
+    /// The tag is a place for what belongs to another manifest.
+    #[error(
+        "the tag {0} is where the signatures of another manifest lie, and a component there would take their place; choose another tag"
+    )]
+    Beside(String),
+    /// Others put theirs in the place of our signature again and again.
+    #[error(
+        "others changed the signatures each of the {0} times that this one was put beside them; it is not there, push it again"
+    )]
+    Contended(usize),
 }
 
 impl RegistryFault {
@@ -196,6 +216,9 @@ impl RegistryFault {
             RegistryFault::Challenge(_) => "challenge",
             RegistryFault::Realm(_) => "realm",
             RegistryFault::Redirect(_) => "redirect",
+            RegistryFault::OtherDigest { .. } => "other-digest",
+            RegistryFault::Beside(_) => "reserved-tag",
+            RegistryFault::Contended(_) => "contended",
         }
     }
 }

@@ -259,22 +259,28 @@ pub(super) fn publish(component: &[u8], imports: &[String], exports: &[String]) 
     Published { config, manifest }
 }
 
+/// The tag at which the signatures of a manifest lie, as cosign has it.
+pub(super) fn signatures_tag(of: &ContentDigest) -> String {
+    format!("sha256-{}.sig", of.hex())
+}
+
+/// A signature over this payload, as it stands in a manifest of signatures.
+pub(super) fn signature(payload: &[u8], signature: &str) -> Descriptor {
+    let mut layer = Descriptor::of(SIMPLE_SIGNING, payload);
+    layer
+        .annotations
+        .insert(SIGNATURE.to_owned(), signature.to_owned());
+    layer
+}
+
 /// The config that a manifest of signatures has.
 pub(super) const SIGNATURES_CONFIG: &[u8] =
     br#"{"architecture":"","os":"","config":{},"rootfs":{"type":"layers","diff_ids":[]}}"#;
 
 /// A manifest of signatures: those that are there, and one more. The same one twice stands there once.
-pub(super) fn with_signature(
-    mut there: Vec<Descriptor>,
-    payload: &[u8],
-    signature: &str,
-) -> Vec<u8> {
-    let mut layer = Descriptor::of(SIMPLE_SIGNING, payload);
-    layer
-        .annotations
-        .insert(SIGNATURE.to_owned(), signature.to_owned());
-    if !there.contains(&layer) {
-        there.push(layer);
+pub(super) fn with_signature(mut there: Vec<Descriptor>, signature: &Descriptor) -> Vec<u8> {
+    if !there.contains(signature) {
+        there.push(signature.clone());
     }
     json!({
         "schemaVersion": 2,
@@ -421,9 +427,10 @@ mod tests {
 
     #[test]
     fn a_signature_is_added_to_those_that_are_there_and_never_twice() {
-        let first = read(&with_signature(Vec::new(), b"payload", "one")).unwrap();
-        let second = read(&with_signature(first.layers, b"payload", "two")).unwrap();
-        let third = read(&with_signature(second.layers, b"payload", "one")).unwrap();
+        let (one, two) = (signature(b"payload", "one"), signature(b"payload", "two"));
+        let first = read(&with_signature(Vec::new(), &one)).unwrap();
+        let second = read(&with_signature(first.layers, &two)).unwrap();
+        let third = read(&with_signature(second.layers, &one)).unwrap();
         let signatures: Vec<&str> = third
             .layers
             .iter()

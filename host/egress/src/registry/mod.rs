@@ -85,18 +85,26 @@ impl RegistrySource {
         }
     }
 
+    /// Whether this names it, with its port written or not.
+    pub fn is_named(&self, name: &RegistryName) -> bool {
+        is_one_registry(&self.registry, name, self.plain)
+    }
+
     fn origin(&self) -> Origin {
-        let (scheme, port) = if self.plain {
-            (Scheme::Http, 80)
-        } else {
-            (Scheme::Https, 443)
-        };
         Origin {
-            scheme,
+            scheme: match self.plain {
+                true => Scheme::Http,
+                false => Scheme::Https,
+            },
             host: self.registry.host().clone(),
-            port: self.registry.port().unwrap_or(port),
+            port: self.registry.port_over(self.plain),
         }
     }
+}
+
+/// Whether two names are those of one registry, spoken to in plain or not.
+pub fn is_one_registry(one: &RegistryName, other: &RegistryName, plain: bool) -> bool {
+    one.host() == other.host() && one.port_over(plain) == other.port_over(plain)
 }
 
 /// A user name and a password.

@@ -66,7 +66,7 @@ impl Registries {
         reference: &Reference,
     ) -> Result<Pull, RegistryError> {
         let mut session = Session::new(self, source, reference.repository(), Access::Pull);
-        if reference.registry() != &source.registry {
+        if !source.is_named(reference.registry()) {
             let why = format!(
                 "{} is asked for something of {}",
                 source.registry,
@@ -127,7 +127,7 @@ impl Pull {
     /// # Errors
     /// Everything that a registry may answer but that there are none, which is an empty list.
     pub async fn signatures(&mut self) -> Result<Vec<SignatureFound>, RegistryError> {
-        let tag = format!("sha256-{}.sig", self.resolved.manifest.hex());
+        let tag = manifest::signatures_tag(&self.resolved.manifest);
         let session = &mut self.session;
         let (bytes, _, _) = match session.manifest(&tag, None, Stage::Signature).await? {
             Ok(found) => found,

@@ -15,6 +15,9 @@ use super::session::{Access, Ask, Session, header_of, target_of};
 use super::{Registries, RegistrySource};
 use crate::http::Parsed;
 
+/// How often a signature is put beside others that come at the same time.
+const TRIES: usize = 5;
+
 /// What is published of a component: the same component gives the same bytes and digests.
 #[derive(Clone, Debug)]
 pub struct Publication {
@@ -75,11 +78,15 @@ impl Registries {
         signature: Option<&str>,
     ) -> Result<Pushed, RegistryError> {
         let mut session = Session::new(self, source, reference.repository(), Access::Push);
-        if let Some(wanted) = reference.digest()
-            && wanted != publication.digest
+        if let Some(named) = reference.digest()
+            && named != publication.digest
         {
-            let got = publication.digest;
-            return Err(session.fail(Stage::Upload, RegistryFault::Digest { wanted, got }));
+            let is = publication.digest;
+            return Err(session.fail(Stage::Upload, RegistryFault::OtherDigest { named, is }));
+        }
+        if reference.is_beside_another() {
+            let tag = reference.tag().unwrap_or_default().to_owned();
+            return Err(session.fail(Stage::Upload, RegistryFault::Beside(tag)));
         }
         let mut sent = 0;
         for blob in [&publication.component, &publication.config] {
@@ -163,27 +170,43 @@ impl Session {
         Ok(())
     }
 
-    /// Puts a signature beside those that are there.
+    /// Puts a signature beside those that are there. The protocol knows no "only if it is still that", so that somebody
+    /// who does the same meanwhile may have put a manifest without it in the place of this: it is looked at afterwards, and
+    /// put there again. What is left is the moment between their look and ours.
     async fn put_signature(
         &mut self,
         reference: &Reference,
         publication: &Publication,
         signature: &str,
     ) -> Result<(), RegistryError> {
-        let tag = format!("sha256-{}.sig", publication.digest.hex());
-        let layers: Vec<Descriptor> = match self.manifest(&tag, None, Stage::Signature).await? {
-            Ok((bytes, ..)) => {
-                manifest::read(&bytes)
-                    .map_err(|why| self.fail(Stage::Signature, why))?
-                    .layers
-            }
-            Err(_) => Vec::new(),
-        };
+        let tag = manifest::signatures_tag(&publication.digest);
         let payload = Bytes::from(signing_payload(reference, &publication.digest));
+        let signature = manifest::signature(&payload, signature);
+        // What takes time comes before the look at what is there.
         self.put_blob(&payload).await?;
         self.put_blob(&Bytes::from_static(manifest::SIGNATURES_CONFIG))
             .await?;
-        let manifest = manifest::with_signature(layers, &payload, signature);
-        self.put_manifest(&tag, &Bytes::from(manifest)).await
+        for _ in 0..TRIES {
+            let there = self.signatures_at(&tag).await?;
+            if there.contains(&signature) {
+                return Ok(());
+            }
+            let manifest = manifest::with_signature(there, &signature);
+            self.put_manifest(&tag, &Bytes::from(manifest)).await?;
+        }
+        if self.signatures_at(&tag).await?.contains(&signature) {
+            return Ok(());
+        }
+        Err(self.fail(Stage::Signature, RegistryFault::Contended(TRIES)))
+    }
+
+    /// The signatures that lie at a tag.
+    async fn signatures_at(&mut self, tag: &str) -> Result<Vec<Descriptor>, RegistryError> {
+        match self.manifest(tag, None, Stage::Signature).await? {
+            Ok((bytes, ..)) => manifest::read(&bytes)
+                .map(|found| found.layers)
+                .map_err(|why| self.fail(Stage::Signature, why)),
+            Err(_) => Ok(Vec::new()),
+        }
     }
 }

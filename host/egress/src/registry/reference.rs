@@ -14,6 +14,11 @@ use crate::http::{Host, Parsed};
 const SCHEME: &str = "oci://";
 /// The longest repository with its registry that clients agree on.
 const LONGEST: usize = 255;
+/// The port of `https`.
+const HTTPS: u16 = 443;
+/// How tags begin that hold what belongs to another manifest, with its digest behind it: signatures and attestations of
+/// cosign, and referrers (distribution specification, "Referrers Tag Schema").
+const BESIDE: &str = "sha256-";
 /// The longest tag.
 const LONGEST_TAG: usize = 128;
 /// What is meant where neither tag nor digest is written.
@@ -103,6 +108,11 @@ impl RegistryName {
         self.port
     }
 
+    /// Its port, over `http://` where it is spoken to in plain.
+    pub(super) fn port_over(&self, plain: bool) -> u16 {
+        self.port.unwrap_or(if plain { 80 } else { HTTPS })
+    }
+
     /// Whether it is an address of this machine, typed as one.
     pub fn is_loopback_address(&self) -> bool {
         match &self.host {
@@ -132,16 +142,28 @@ impl FromStr for RegistryName {
                 quote(text.as_bytes())
             ));
         }
-        // The parser of origins refuses user-info, dots at the end and whatever else fools a reader.
-        let parsed =
-            Parsed::of(&format!("https://{text}/")).map_err(|e| BadReference(e.message))?;
+        if let Some((_, host)) = text.rsplit_once('@') {
+            return bad(format!(
+                "the registry {:?} has user-info before it; leave it out: an account is never part of a name",
+                quote(host.as_bytes())
+            ));
+        }
+        // The parser of origins refuses dots at the end and whatever else fools a reader.
+        let parsed = Parsed::read(&format!("https://{text}/")).map_err(|what| {
+            BadReference(format!("the registry {:?} {what}", quote(text.as_bytes())))
+        })?;
         let written = match text.rsplit_once(':') {
             Some((_, port)) => !port.contains(']'),
             None => false,
         };
-        Ok(RegistryName {
+        let name = RegistryName {
             host: parsed.origin.host,
             port: written.then_some(parsed.origin.port),
+        };
+        // One spelling: the port of https is not written, but of an address of this machine, which http may be spoken to.
+        Ok(match name.port {
+            Some(HTTPS) if !name.is_loopback_address() => RegistryName { port: None, ..name },
+            _ => name,
         })
     }
 }
@@ -184,6 +206,22 @@ impl Reference {
         }
     }
 
+    /// The same, with the registry in this spelling of it.
+    pub fn at(self, registry: &RegistryName) -> Reference {
+        Reference {
+            registry: registry.clone(),
+            ..self
+        }
+    }
+
+    /// Whether its tag is a place for what belongs to another manifest, such as its signatures.
+    pub(super) fn is_beside_another(&self) -> bool {
+        self.tag
+            .as_deref()
+            .and_then(|tag| tag.strip_prefix(BESIDE)?.get(..64))
+            .is_some_and(|digest| digest.bytes().all(|b| b.is_ascii_hexdigit()))
+    }
+
     /// Registry and repository, as a signature names them.
     pub fn place(&self) -> String {
         format!("{}/{}", self.registry, self.repository)
@@ -208,6 +246,19 @@ impl FromStr for Reference {
 
     fn from_str(text: &str) -> Result<Reference, BadReference> {
         let shown = || quote(text.as_bytes());
+        if text.trim() != text {
+            return bad(format!(
+                "{:?} has white space around it; leave it out",
+                shown()
+            ));
+        }
+        let begins = text.get(..SCHEME.len());
+        if begins.is_some_and(|begins| begins != SCHEME && begins.eq_ignore_ascii_case(SCHEME)) {
+            return bad(format!(
+                "{:?} is not a reference; write {SCHEME} in lower case",
+                shown()
+            ));
+        }
         let Some(rest) = text.strip_prefix(SCHEME) else {
             return bad(format!(
                 "{:?} is not a reference; write oci://host/name:tag or oci://host/name@sha256:…",
@@ -324,7 +375,13 @@ mod tests {
             ),
             (
                 "oci://r.example:443/a.b",
-                "r.example:443/a.b",
+                "r.example/a.b",
+                Some("latest"),
+                false,
+            ),
+            (
+                "oci://127.0.0.1:443/a",
+                "127.0.0.1:443/a",
                 Some("latest"),
                 false,
             ),
@@ -361,6 +418,10 @@ mod tests {
             ("r.example/ssh:1", "is not a reference"),
             ("docker://r.example/ssh", "is not a reference"),
             ("OCI://r.example/ssh", "is not a reference"),
+            ("OCI://r.example/ssh", "in lower case"),
+            (" oci://r.example/ssh", "white space around it"),
+            ("oci://r.example/ssh:1 ", "white space around it"),
+            ("https://r.example/ssh", "write oci://"),
             ("oci://r.example", "names no repository"),
             ("oci:///ssh", "the registry"),
             ("oci://user@r.example/ssh", "user-info"),
@@ -405,7 +466,31 @@ mod tests {
         ] {
             let refused = text.parse::<Reference>().unwrap_err().to_string();
             assert!(refused.contains(words), "{text}: {refused}");
+            // It is a registry, and no endpoint or site, and nobody wrote a URL.
+            for other in ["pw", "endpoint", "site", "the URL", "https://r"] {
+                let own = text.contains(other) && other == "https://r";
+                assert!(own || !refused.contains(other), "{text}: {refused}");
+            }
         }
+    }
+
+    #[test]
+    fn a_tag_that_belongs_to_another_manifest_is_known_by_the_digest_in_it() {
+        let digits = "0a".repeat(32);
+        for (tag, is) in [
+            (format!("sha256-{digits}.sig"), true),
+            (format!("sha256-{digits}.att"), true),
+            (format!("sha256-{digits}"), true),
+            (format!("sha256-{}.sig", digits.to_uppercase()), true),
+            (format!("sha256-{}", &digits[1..]), false),
+            (format!("v-sha256-{digits}"), false),
+            ("1.0".to_owned(), false),
+        ] {
+            let reference: Reference = format!("oci://r.example/a:{tag}").parse().unwrap();
+            assert_eq!(reference.is_beside_another(), is, "{tag}");
+        }
+        let pinned: Reference = format!("oci://r.example/a@{DIGEST}").parse().unwrap();
+        assert!(!pinned.is_beside_another());
     }
 
     #[test]

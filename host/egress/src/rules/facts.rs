@@ -11,19 +11,26 @@ use crate::engine::engine_url;
 use crate::http::{Destination, Parsed, Scheme, TlsSettings};
 use crate::secret::Secret;
 
-/// What a call may send over HTTP, and with which secrets.
+/// What a manifest asks for over HTTP, the same in every call of its plugin.
 #[derive(Clone, Debug, Default)]
-pub struct HttpFacts {
-    /// The operations that the manifest declares and the grant approves.
+pub struct HttpAsked {
+    /// The operations.
     pub operations: Vec<Operation>,
-    /// The granted credentials.
+    /// The credentials.
     pub credentials: Vec<Credential>,
-    /// The granted mints.
+    /// The mints.
     pub mints: Vec<Mint>,
-    /// The granted patterns of origins beyond the endpoints.
+    /// Patterns of origins beyond the endpoints.
     pub origins: Vec<String>,
     /// Whether connections may be upgraded.
     pub streams: bool,
+}
+
+/// What a call may send over HTTP, and with which secrets.
+#[derive(Clone, Debug, Default)]
+pub struct HttpFacts {
+    /// What the manifest asks for; what of it was granted stands in the call's scope.
+    pub asked: Arc<HttpAsked>,
     /// The fields of format `endpoint` and `engine-endpoint`, by JSON pointer.
     pub endpoints: BTreeMap<String, Endpoint>,
     /// The values of `credentials` that the configuration has.
@@ -40,11 +47,18 @@ pub struct HttpFacts {
     pub acquiring: bool,
 }
 
-impl HttpFacts {
-    /// What of it the grant leaves. Values stay, so that they are looked for; without a site they work nowhere. What a
-    /// mint names stays hidden for the same reason.
-    pub(crate) fn within(&self, grant: &Grant) -> HttpFacts {
-        let mut left = self.clone();
+impl HttpAsked {
+    /// What of it the grant leaves. Without a credential its value is still looked for, and works nowhere; what a mint
+    /// names stays hidden for the same reason.
+    pub(crate) fn within(self: &Arc<HttpAsked>, grant: &Grant) -> Arc<HttpAsked> {
+        let all = (grant.streams || !self.streams)
+            && grant.operations
+            && grant.credentials
+            && self.origins.iter().all(|one| grant.origins.contains(one));
+        if all {
+            return self.clone();
+        }
+        let mut left = HttpAsked::clone(self);
         left.streams &= grant.streams;
         left.origins.retain(|one| grant.origins.contains(one));
         if !grant.operations {
@@ -57,7 +71,7 @@ impl HttpFacts {
                 mint.to.clear();
             }
         }
-        left
+        Arc::new(left)
     }
 }
 

@@ -86,6 +86,20 @@ impl Finder {
         8 * self.longest
     }
 
+    /// The most bytes that a value as it is written, or the end of a line between two characters, is spread over.
+    pub(crate) fn span(&self) -> usize {
+        self.longest.max(4)
+    }
+
+    /// Whether there is nothing to remove from `hay`, told by one look at the bytes as they are: where something may be
+    /// hidden, it says no.
+    pub(crate) fn is_surely_not_in(&self, hay: &[u8]) -> bool {
+        match &self.automaton {
+            None => true,
+            Some(automaton) => views(hay).is_empty() && !automaton.is_match(hay),
+        }
+    }
+
     /// Whether any of the values stands in `hay`.
     pub(crate) fn hits(&self, hay: &[u8]) -> bool {
         let Some(automaton) = &self.automaton else {

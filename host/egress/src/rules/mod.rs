@@ -8,7 +8,7 @@
 //!   into JSON, `watch` keeps credentials out of streams;
 //! - what goes to a container engine is judged by its policy (`crate::engine`) last;
 //! - `answer` takes ids and minted values out of answers, ids that `said` knows from the request not among them; `finder`
-//!   removes what is left of any value, `lines` where it is told over several;
+//!   removes what is left of any value, `lines` where it is told over several, `glance` tells while it comes that there is none;
 //! - `tokens` is the table of placeholders, `finders` keeps what looks for its values, `json` the reader of both directions, `facts` what comes from outside.
 //!
 //! Invariants (P8): a credential's value stands in its site toward its destinations, a payload's in a JSON string of a
@@ -19,6 +19,7 @@ mod body;
 mod facts;
 mod finder;
 mod finders;
+mod glance;
 pub(crate) mod json;
 mod lines;
 mod operations;
@@ -29,8 +30,7 @@ mod sites;
 mod tokens;
 mod watch;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use leasehold_contract::{Code, Error, Mint};
 
@@ -44,7 +44,8 @@ use said::Said;
 use tokens::{Purpose, Token, Tokens};
 
 pub use facts::{
-    CredentialValue, Endpoint, HttpFacts, Kept, KeptValue, MintPlace, Sink, Value, placeholder,
+    CredentialValue, Endpoint, HttpAsked, HttpFacts, Kept, KeptValue, MintPlace, Sink, Value,
+    placeholder,
 };
 
 pub(crate) use answer::{Found, Seen};
@@ -60,15 +61,16 @@ pub(crate) const OWNER: &str = "leasehold-owner";
 /// See the module.
 pub(crate) struct Rules {
     reach: Reach,
-    acquiring: bool,
-    streams: bool,
-    operations: Vec<Declared>,
+    facts: Arc<HttpFacts>,
+    /// What was granted of what the manifest asks for.
+    asked: Arc<HttpAsked>,
+    /// Made for the first request that needs one: most read.
+    operations: OnceLock<Vec<Declared>>,
     mints: Vec<Minting>,
     /// As they were written, and ready to be compared.
     origins: Vec<(String, OriginPattern)>,
     /// Those with the longest path first.
     endpoints: Vec<Place>,
-    users: BTreeMap<String, String>,
     lease: bool,
     owner: Option<engine::Owner>,
     /// Names that the host chose: the acquisition, the command's id.
@@ -140,12 +142,13 @@ impl Expects {
 }
 
 impl Rules {
-    /// The rules of one call; what looks for its values is shared by `finders`.
+    /// The rules of one call, to which `asked` was granted; what looks for its values is shared by `finders`.
     ///
     /// # Errors
     /// `internal` where the facts contradict what was checked when they were saved.
     pub(crate) fn new(
-        facts: &HttpFacts,
+        facts: Arc<HttpFacts>,
+        asked: Arc<HttpAsked>,
         payloads: &Payloads,
         reach: Reach,
         lease: Option<&LeaseScope>,
@@ -171,7 +174,7 @@ impl Rules {
             });
         }
         endpoints.sort_by_key(|place| std::cmp::Reverse(place.base.length()));
-        let mints = facts
+        let mints = asked
             .mints
             .iter()
             .map(|mint| match Template::parse(&mint.path) {
@@ -185,21 +188,18 @@ impl Rules {
                 ))),
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let origins = facts
+        let origins = asked
             .origins
             .iter()
             .map(|text| Ok((text.clone(), OriginPattern::of(text)?)))
             .collect::<Result<_, Error>>()?;
-        let tokens = Tokens::new(tokens(facts, payloads), finders.clone());
+        let tokens = Tokens::new(tokens(&facts, &asked, payloads), finders.clone());
         Ok(Rules {
             reach,
-            acquiring: facts.acquiring,
-            streams: facts.streams,
-            operations: Declared::all(&facts.operations),
+            operations: OnceLock::new(),
             mints,
             origins,
             endpoints,
-            users: facts.users.clone(),
             lease: lease.is_some(),
             owner: lease.map(|lease| engine::Owner::of(lease, OWNER)),
             chosen: lease
@@ -216,7 +216,14 @@ impl Rules {
                 },
                 tokens: Arc::new(tokens),
             }),
+            facts,
+            asked,
         })
+    }
+
+    fn operations(&self) -> &[Declared] {
+        self.operations
+            .get_or_init(|| Declared::all(&self.asked.operations))
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -225,11 +232,11 @@ impl Rules {
 }
 
 /// The placeholders of a call.
-fn tokens(facts: &HttpFacts, payloads: &Payloads) -> Vec<Arc<Token>> {
+fn tokens(facts: &HttpFacts, asked: &HttpAsked, payloads: &Payloads) -> Vec<Arc<Token>> {
     let mut all = Vec::new();
     for value in &facts.values {
         // Without a credential that was granted, a placeholder works nowhere, and is looked for all the same.
-        let granted = facts
+        let granted = asked
             .credentials
             .iter()
             .find(|c| c.pointer == value.pointer);
@@ -243,7 +250,7 @@ fn tokens(facts: &HttpFacts, payloads: &Payloads) -> Vec<Arc<Token>> {
         }));
     }
     for KeptValue { placeholder, kept } in &facts.kept {
-        let mint = facts.mints.iter().find(|m| {
+        let mint = asked.mints.iter().find(|m| {
             m.endpoint == kept.mint.endpoint
                 && m.method == kept.mint.method
                 && m.path == kept.mint.path

@@ -135,8 +135,11 @@ pub(crate) struct Asked<'a> {
     pub(crate) acquiring: bool,
 }
 
-/// What the request does, or why it is not let through.
-pub(crate) fn judge(declared: &[Declared], asked: &Asked<'_>) -> Result<Effect, Error> {
+/// What the request does, or why it is not let through. `declared` is asked only where an operation is needed.
+pub(crate) fn judge<'d>(
+    declared: impl FnOnce() -> &'d [Declared],
+    asked: &Asked<'_>,
+) -> Result<Effect, Error> {
     let deny = |what: String| Err(Error::new(Code::PermissionDenied, what));
     if asked.reach == Reach::Nothing {
         return deny(
@@ -149,6 +152,7 @@ pub(crate) fn judge(declared: &[Declared], asked: &Asked<'_>) -> Result<Effect, 
     if matches!(asked.method, "GET" | "HEAD") && !asked.form.is_stream() {
         return Ok(Effect::Reads);
     }
+    let declared = declared();
     let mut here = declared
         .iter()
         .filter(|o| o.endpoint == asked.endpoint && o.method == asked.method);

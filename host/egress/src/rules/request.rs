@@ -197,12 +197,12 @@ impl Rules {
                 place.pointer
             ));
         }
-        if ask.form.is_stream() && !self.streams {
+        if ask.form.is_stream() && !self.asked.streams {
             return deny("streams were not granted; the manifest asks for them by request.streams");
         }
         let names = self.known().names.clone();
         let effect = operations::judge(
-            &self.operations,
+            || self.operations(),
             &Asked {
                 endpoint: &place.pointer,
                 method: ask.method,
@@ -211,12 +211,12 @@ impl Rules {
                 reach: self.reach,
                 names: &names,
                 lease: self.lease,
-                acquiring: self.acquiring,
+                acquiring: self.facts.acquiring,
             },
         )?;
         let toward = Toward {
             pointer: Some(&place.pointer),
-            users: &self.users,
+            users: &self.facts.users,
         };
         let headers = sites::judge(&ask.request.headers, ask.tokens, &toward)?;
         Ok((effect, headers))
@@ -322,7 +322,7 @@ impl Rules {
         }
         let toward = Toward {
             pointer: None,
-            users: &self.users,
+            users: &self.facts.users,
         };
         let headers = sites::judge(&ask.request.headers, ask.tokens, &toward)?;
         Ok(Judged {

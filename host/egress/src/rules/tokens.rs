@@ -94,7 +94,7 @@ impl Tokens {
     }
 
     /// Removes values from what a component or a person sees.
-    pub(crate) fn values(&self) -> &Finder {
+    pub(crate) fn values(&self) -> &Arc<Finder> {
         self.values.get_or_init(|| {
             let values: Vec<&str> = self.all.iter().map(|t| t.text()).collect();
             self.finders.of(&values)

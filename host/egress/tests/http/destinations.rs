@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use leasehold_contract::{Code, Error};
+use leasehold_contract::{Code, Error, NoStream};
 use leasehold_egress::{
     Destination, Dialler, Host, HostRoots, HttpSettings, Origin, OriginPattern, Parsed, Resolver,
     Stream, Transport, UnixPeer, Wire,
@@ -71,60 +71,63 @@ async fn get(ledger: &Arc<Ledger>, url: &str, typed: bool, secret: bool) -> Erro
     answer.err().expect("nothing can be reached")
 }
 
+/// What is no URL, whoever reads it as one.
+const FOOLING: &[&str] = &[
+    "",
+    "/path",
+    "//example.com/",
+    "example.com",
+    "ftp://example.com/",
+    "file:///etc/passwd",
+    "HTTP://example.com/",
+    "http:example.com",
+    "http:/example.com",
+    "http:///example.com",
+    "http://",
+    "http://:80/",
+    "http://user@example.com/",
+    "http://user:password@example.com/",
+    "http://@example.com/",
+    "http://:@example.com/",
+    "http://good.example@evil.example/",
+    "http://example.com\\@evil.example/",
+    "http:\\\\example.com/",
+    "http://example.com\t/",
+    "http://exam\nple.com/",
+    " http://example.com/",
+    "http://example.com/\0",
+    "http://example.com/#fragment",
+    "http://example.com/#",
+    "http://example.com./",
+    "http://example.com.:80/",
+    "http://127.0.0.1./",
+    "http://127.0.0.1\u{3002}/",
+    "http://127\u{ff0e}0.0.1/",
+    "http://example%2ecom/",
+    "http://%31%32%37.0.0.1/",
+    "http://[fe80::1%25lo]/",
+    "http://[::1/",
+    "http://[::1]]/",
+    "http://[127.0.0.1]/",
+    "http://1.2.3.4.5/",
+    "http://256.0.0.1/",
+    "http://4294967296/",
+    "http://0x100000000/",
+    "http://08.0.0.1/",
+    "http://example.com:0/",
+    "http://example.com:65536/",
+    "http://example.com:http/",
+    "http://example.com:80:80/",
+    "http://a..b/",
+    "http://exa mple.com/",
+    "http://exa<mple.com/",
+    "http://exa*mple.com/",
+    "http://xn--zz--/",
+];
+
 #[test]
 fn a_url_that_fools_its_reader_is_not_one() {
-    for url in [
-        "",
-        "/path",
-        "//example.com/",
-        "example.com",
-        "ftp://example.com/",
-        "file:///etc/passwd",
-        "HTTP://example.com/",
-        "http:example.com",
-        "http:/example.com",
-        "http:///example.com",
-        "http://",
-        "http://:80/",
-        "http://user@example.com/",
-        "http://user:password@example.com/",
-        "http://@example.com/",
-        "http://:@example.com/",
-        "http://good.example@evil.example/",
-        "http://example.com\\@evil.example/",
-        "http:\\\\example.com/",
-        "http://example.com\t/",
-        "http://exam\nple.com/",
-        " http://example.com/",
-        "http://example.com/\0",
-        "http://example.com/#fragment",
-        "http://example.com/#",
-        "http://example.com./",
-        "http://example.com.:80/",
-        "http://127.0.0.1./",
-        "http://127.0.0.1\u{3002}/",
-        "http://127\u{ff0e}0.0.1/",
-        "http://example%2ecom/",
-        "http://%31%32%37.0.0.1/",
-        "http://[fe80::1%25lo]/",
-        "http://[::1/",
-        "http://[::1]]/",
-        "http://[127.0.0.1]/",
-        "http://1.2.3.4.5/",
-        "http://256.0.0.1/",
-        "http://4294967296/",
-        "http://0x100000000/",
-        "http://08.0.0.1/",
-        "http://example.com:0/",
-        "http://example.com:65536/",
-        "http://example.com:http/",
-        "http://example.com:80:80/",
-        "http://a..b/",
-        "http://exa mple.com/",
-        "http://exa<mple.com/",
-        "http://exa*mple.com/",
-        "http://xn--zz--/",
-    ] {
+    for url in FOOLING {
         let error = Parsed::of(url).err();
         assert_eq!(error.map(|e| e.code), Some(Code::InvalidConfig), "{url:?}");
     }
@@ -163,81 +166,84 @@ fn every_notation_of_a_host_becomes_one() {
     assert_eq!(origin.port, 443);
 }
 
+/// Hosts that are no public address, as a URL may spell them.
+const NOT_PUBLIC: &[&str] = &[
+    "0.0.0.0",
+    "0.1.2.3",
+    "10.0.0.1",
+    "100.64.0.1",
+    "100.100.100.200",
+    "100.127.255.255",
+    "127.0.0.1",
+    "127.255.255.254",
+    "2130706433",
+    "0x7f000001",
+    "0177.0.0.1",
+    "127.1",
+    "169.254.0.1",
+    "169.254.169.254",
+    "2852039166",
+    "0xa9fea9fe",
+    "172.16.0.1",
+    "172.31.255.255",
+    "192.0.0.1",
+    "192.0.0.192",
+    "192.0.2.1",
+    "192.31.196.1",
+    "192.52.193.1",
+    "192.88.99.1",
+    "192.168.0.1",
+    "192.175.48.1",
+    "198.18.0.1",
+    "198.19.255.255",
+    "198.51.100.1",
+    "203.0.113.1",
+    "224.0.0.1",
+    "239.255.255.255",
+    "240.0.0.1",
+    "255.255.255.255",
+    "168.63.129.16",
+    "[::]",
+    "[::1]",
+    "[::ffff:127.0.0.1]",
+    "[::ffff:8.8.8.8]",
+    "[::ffff:169.254.169.254]",
+    "[::127.0.0.1]",
+    "[::ffff:0:127.0.0.1]",
+    "[64:ff9b::127.0.0.1]",
+    "[64:ff9b::8.8.8.8]",
+    "[64:ff9b:1::10.0.0.1]",
+    "[64:ff9b:1:ffff::1]",
+    "[100::1]",
+    "[100:0:0:1::1]",
+    "[2001::1]",
+    "[2001:0:4136:e378:8000:63bf:3fff:fdd2]",
+    "[2001:10::1]",
+    "[2001:20::1]",
+    "[2001:1ff::1]",
+    "[2001:db8::1]",
+    "[2002:7f00:1::]",
+    "[2002:808:808::]",
+    "[2620:4f:8000::1]",
+    "[3fff::1]",
+    "[3fff:fff::1]",
+    "[5f00::1]",
+    "[fc00::1]",
+    "[fd00:ec2::254]",
+    "[fd20:ce::254]",
+    "[fdff::1]",
+    "[fe80::1]",
+    "[febf::1]",
+    "[fec0::1]",
+    "[ff02::1]",
+    "[4000::1]",
+    "[2606:4700::5efe:10.0.0.1]",
+    "[2606:4700::200:5efe:10.0.0.1]",
+];
+
 #[tokio::test]
 async fn an_address_that_is_not_public_is_neither_resolved_nor_dialled_for_a_pattern() {
-    for host in [
-        "0.0.0.0",
-        "0.1.2.3",
-        "10.0.0.1",
-        "100.64.0.1",
-        "100.100.100.200",
-        "100.127.255.255",
-        "127.0.0.1",
-        "127.255.255.254",
-        "2130706433",
-        "0x7f000001",
-        "0177.0.0.1",
-        "127.1",
-        "169.254.0.1",
-        "169.254.169.254",
-        "2852039166",
-        "0xa9fea9fe",
-        "172.16.0.1",
-        "172.31.255.255",
-        "192.0.0.1",
-        "192.0.0.192",
-        "192.0.2.1",
-        "192.31.196.1",
-        "192.52.193.1",
-        "192.88.99.1",
-        "192.168.0.1",
-        "192.175.48.1",
-        "198.18.0.1",
-        "198.19.255.255",
-        "198.51.100.1",
-        "203.0.113.1",
-        "224.0.0.1",
-        "239.255.255.255",
-        "240.0.0.1",
-        "255.255.255.255",
-        "168.63.129.16",
-        "[::]",
-        "[::1]",
-        "[::ffff:127.0.0.1]",
-        "[::ffff:8.8.8.8]",
-        "[::ffff:169.254.169.254]",
-        "[::127.0.0.1]",
-        "[::ffff:0:127.0.0.1]",
-        "[64:ff9b::127.0.0.1]",
-        "[64:ff9b::8.8.8.8]",
-        "[64:ff9b:1::10.0.0.1]",
-        "[64:ff9b:1:ffff::1]",
-        "[100::1]",
-        "[100:0:0:1::1]",
-        "[2001::1]",
-        "[2001:0:4136:e378:8000:63bf:3fff:fdd2]",
-        "[2001:10::1]",
-        "[2001:20::1]",
-        "[2001:1ff::1]",
-        "[2001:db8::1]",
-        "[2002:7f00:1::]",
-        "[2002:808:808::]",
-        "[2620:4f:8000::1]",
-        "[3fff::1]",
-        "[3fff:fff::1]",
-        "[5f00::1]",
-        "[fc00::1]",
-        "[fd00:ec2::254]",
-        "[fd20:ce::254]",
-        "[fdff::1]",
-        "[fe80::1]",
-        "[febf::1]",
-        "[fec0::1]",
-        "[ff02::1]",
-        "[4000::1]",
-        "[2606:4700::5efe:10.0.0.1]",
-        "[2606:4700::200:5efe:10.0.0.1]",
-    ] {
+    for host in NOT_PUBLIC {
         let ledger = Ledger::knowing(&["8.8.8.8"]);
         let error = get(&ledger, &format!("https://{host}/"), false, false).await;
         assert_eq!(error.code, Code::PermissionDenied, "{host}: {error}");
@@ -531,4 +537,81 @@ async fn what_is_not_granted_is_neither_looked_up_nor_dialled_however_it_is_spel
     let _ = call.http_send(lab.ask("GET", "")).await;
     assert!(ledger.dialled().iter().all(|at| at == "127.0.0.1"));
     assert!(!ledger.dialled().is_empty());
+}
+
+/// Every way in which a component can ask for a URL is refused.
+async fn refused_at_the_door(lab: &Lab, url: &str) {
+    let call = lab.call();
+    let request = || leasehold_contract::HttpRequest {
+        url: url.to_owned(),
+        headers: Vec::new(),
+        ..lab.ask("GET", "")
+    };
+    let stream = |none: Option<NoStream>| match none {
+        Some(NoStream::Failed(error)) => Some(error),
+        _ => None,
+    };
+    for (how, error) in [
+        ("send", call.http_send(request()).await.err()),
+        ("open", call.http_open(request()).await.err()),
+        ("download", call.http_download(request()).await.err()),
+        (
+            "upload",
+            call.http_upload(request(), Vec::new()).await.err(),
+        ),
+        (
+            "upgrade",
+            stream(call.upgrade(request(), "tcp".into()).await.err()),
+        ),
+        (
+            "websocket",
+            stream(call.websocket(request(), Vec::new()).await.err()),
+        ),
+    ] {
+        let code = error.map(|error| error.code);
+        assert_eq!(code, Some(Code::PermissionDenied), "{how} {url:?}");
+    }
+}
+
+#[tokio::test]
+async fn no_long_spelling_of_anything_passes_the_door_though_its_origin_was_granted() {
+    let ledger = Ledger::knowing(&["8.8.8.8"]);
+    let mut lab = Lab::leased(|_| async { reply(200, "{}") }).await;
+    lab.transport = Transport::over(settings(), ledger.clone(), ledger.clone());
+    // What covers the names of the table.
+    let origins = ["http://*.example.com:80", "http://example.com:80"].map(str::to_owned);
+    std::sync::Arc::make_mut(&mut lab.facts.asked).origins = origins.to_vec();
+    lab.grant.origins = origins.to_vec();
+    for url in FOOLING {
+        refused_at_the_door(&lab, url).await;
+    }
+    for host in NOT_PUBLIC {
+        for scheme in ["http", "https"] {
+            let origin = format!("{scheme}://{host}");
+            OriginPattern::of(&origin).expect("it can be granted");
+            std::sync::Arc::make_mut(&mut lab.facts.asked).origins = vec![origin.clone()];
+            lab.grant.origins = vec![origin.clone()];
+            refused_at_the_door(&lab, &format!("{origin}/")).await;
+        }
+    }
+    assert_eq!(ledger.asked(), Vec::<String>::new());
+    assert_eq!(ledger.dialled(), Vec::<String>::new());
+    assert_eq!(lab.server.accepted(), 0);
+    // The same door lets a public one through that was granted so, and looks up the name.
+    for (origin, asked) in [
+        ("https://1.1.1.1", ""),
+        ("https://api.example.com", "api.example.com"),
+    ] {
+        std::sync::Arc::make_mut(&mut lab.facts.asked).origins = vec![origin.to_owned()];
+        lab.grant.origins = vec![origin.to_owned()];
+        let request = leasehold_contract::HttpRequest {
+            url: format!("{origin}/"),
+            headers: Vec::new(),
+            ..lab.ask("GET", "")
+        };
+        let error = lab.call().http_send(request).await.unwrap_err();
+        assert_eq!(error.code, Code::Unavailable, "{origin}: {error}");
+        assert_eq!(ledger.asked().last().map_or("", String::as_str), asked);
+    }
+    assert_eq!(ledger.dialled(), ["1.1.1.1", "8.8.8.8"]);
 }

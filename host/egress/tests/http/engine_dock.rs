@@ -2,6 +2,7 @@
 //! answered as an engine answers.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use http_body_util::BodyExt;
@@ -11,15 +12,15 @@ use leasehold_contract::{
     Content, Creation, Egress, Error, Grant, HttpRequest, Limits, Operation, Role,
 };
 use leasehold_egress::{
-    CallScope, EgressRecord, Endpoint, HostRoots, HttpFacts, HttpScope, HttpSettings, Kept,
-    LeaseScope, Payloads, Reach, Recorder, Sink, Ssh, SshSettings, Transport,
+    CallScope, EgressRecord, Endpoint, HostRoots, HttpAsked, HttpFacts, HttpScope, HttpSettings,
+    Kept, LeaseScope, Payloads, Reach, Recorder, Sink, Ssh, SshSettings, Transport,
 };
 use tempfile::TempDir;
 use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::server::{Reply, reply, settings, speak};
+use crate::server::{LONG, Reply, reply, settings, speak};
 
 /// The container that the engine makes, and that is the lease's.
 pub const OWN: &str = "0a1b2c3d4e5f0a1b2c3d4e5f0a1b2c3d4e5f0a1b2c3d4e5f0a1b2c3d4e5f0a1b";
@@ -89,6 +90,8 @@ pub struct Dock {
     pub facts: HttpFacts,
     pub reach: Reach,
     pub roots: HostRoots,
+    /// How long a connection may take.
+    pub connect: Duration,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -172,13 +175,17 @@ impl Dock {
         Dock {
             _dir: dir,
             roots: HostRoots::of(&[&path]).unwrap(),
+            connect: LONG,
             path,
             heard,
             accepted,
             book: Book::default(),
             facts: HttpFacts {
-                operations: honest(),
-                streams: true,
+                asked: Arc::new(HttpAsked {
+                    operations: honest(),
+                    streams: true,
+                    ..HttpAsked::default()
+                }),
                 endpoints: [("/engine".to_owned(), endpoint)].into(),
                 acquiring: true,
                 ..HttpFacts::default()
@@ -195,6 +202,11 @@ impl Dock {
         dock.facts.children = [EXEC.to_owned()].into();
         dock.facts.acquiring = false;
         dock
+    }
+
+    /// Declares these operations instead.
+    pub fn declare(&mut self, operations: Vec<Operation>) {
+        Arc::make_mut(&mut self.facts.asked).operations = operations;
     }
 
     /// Everything that came.
@@ -238,6 +250,7 @@ impl Dock {
             http: Some(HttpScope {
                 transport: Transport::new(HttpSettings {
                     host_roots: self.roots.clone(),
+                    connect: self.connect,
                     ..settings()
                 }),
                 facts: Arc::new(self.facts.clone()),

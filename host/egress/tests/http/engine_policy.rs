@@ -201,12 +201,13 @@ fn tricks() -> Vec<String> {
 
 /// Declares the operations with the version of the API as well.
 fn versioned(dock: &mut Dock) {
-    let plain = dock.facts.operations.clone();
-    let with = plain.into_iter().map(|operation| Operation {
+    let mut all = dock.facts.asked.operations.clone();
+    let with = all.clone().into_iter().map(|operation| Operation {
         path: format!("/v1.41{}", operation.path),
         ..operation
     });
-    dock.facts.operations.extend(with);
+    all.extend(with);
+    dock.declare(all);
 }
 
 async fn denied(dock: &Dock, request: HttpRequest, what: &str) -> String {
@@ -343,8 +344,8 @@ async fn nothing_is_done_to_a_container_or_in_one_that_is_not_this_leases_by_its
         ("GET", "/containers/{}/json", ""),
         ("GET", "/containers/{}/logs?stdout=1", ""),
     ];
-    for operations in [dock.facts.operations.clone(), lax()] {
-        dock.facts.operations = operations;
+    for operations in [dock.facts.asked.operations.clone(), lax()] {
+        dock.declare(operations);
         for name in names {
             for (method, path, body) in calls {
                 let path = path.replace("{}", name);
@@ -379,7 +380,7 @@ async fn nothing_is_done_to_a_container_or_in_one_that_is_not_this_leases_by_its
 #[tokio::test]
 async fn what_is_not_on_the_list_is_refused_whatever_the_manifest_declares() {
     let mut dock = Dock::leased().await;
-    dock.facts.operations = lax();
+    dock.declare(lax());
     for (method, path) in [
         // Of Docker's API.
         ("GET", "/info"),
@@ -450,7 +451,7 @@ async fn what_is_not_on_the_list_is_refused_whatever_the_manifest_declares() {
 #[tokio::test]
 async fn what_acts_is_sent_by_an_operation_that_acts_and_by_no_lesser_one() {
     let mut dock = Dock::leased().await;
-    dock.facts.operations = lax();
+    dock.declare(lax());
     for (method, path, body) in [
         (
             "POST",
@@ -475,7 +476,7 @@ async fn what_acts_is_sent_by_an_operation_that_acts_and_by_no_lesser_one() {
         let told = denied(&dock, request, &path).await;
         assert!(told.contains("must be an operation of role"), "{told}");
     }
-    dock.facts.operations = crate::engine_dock::honest();
+    dock.declare(crate::engine_dock::honest());
     dock.reach = Reach::Read;
     for (method, path) in [
         ("POST", format!("/containers/{OWN}/start")),

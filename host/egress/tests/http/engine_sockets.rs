@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::net::UnixListener;
 
 use crate::engine_dock::Dock;
-use crate::server::{reply, serve};
+use crate::server::{LONG, reply, serve};
 use crate::tls::{authority, server, signed};
 
 /// A user that is neither root, nor whoever runs this.
@@ -37,6 +37,66 @@ async fn a_socket_of_ones_own_user_is_root_on_this_machine_and_hears_no_byte_unl
     assert_eq!(dock.heard().len(), 0);
     dock.roots = HostRoots::of(&[&dock.path]).unwrap();
     assert_eq!(version(&dock).await, Ok(200));
+}
+
+#[tokio::test]
+async fn a_socket_whose_queue_is_full_is_waited_for_and_given_up_at_the_deadline_of_connecting() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().canonicalize().unwrap().join("engine.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    // A queue of one, and somebody in it already whom nobody serves: the kernel takes one more than it is told.
+    rustix::net::listen(&listener, 0).unwrap();
+    let mut queue = vec![std::os::unix::net::UnixStream::connect(&path).unwrap()];
+    let full = || {
+        let (family, kind) = (
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::STREAM,
+        );
+        let flags = rustix::net::SocketFlags::NONBLOCK | rustix::net::SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(family, kind, flags, None).unwrap();
+        let address = rustix::net::SocketAddrUnix::new(&path).unwrap();
+        let done = rustix::net::connect(&socket, &address);
+        (socket, done)
+    };
+    let (_held, mut done) = full();
+    while done.is_ok() {
+        let (socket, next) = full();
+        queue.push(socket.into());
+        done = next;
+    }
+    assert_eq!(done, Err(rustix::io::Errno::AGAIN));
+    let mut dock = Dock::new().await;
+    let url = format!("unix://{}", path.display());
+    dock.roots = HostRoots::of(&[&url]).unwrap();
+    let endpoint = Endpoint::engine(&url, true, None).unwrap();
+    dock.facts.endpoints = [("/engine".to_owned(), endpoint)].into();
+    dock.connect = std::time::Duration::from_millis(50);
+    let error = version(&dock).await.expect_err("nobody makes room");
+    assert_eq!(error.code, Code::Unavailable, "{error}");
+    for part in [
+        path.to_str().unwrap(),
+        "not connected within",
+        "takes no more",
+    ] {
+        assert!(error.message.contains(part), "{error}");
+    }
+    dock.connect = LONG;
+    // Room is made while somebody waits: those before are served, and then it is.
+    let waiting = version(&dock);
+    let serving = async {
+        listener.set_nonblocking(true).unwrap();
+        let mut listener = Some(UnixListener::from_std(listener).unwrap());
+        for _ in 0..queue.len() {
+            listener.as_mut().unwrap().accept().await.unwrap();
+        }
+        let (stream, _) = listener.take().unwrap().accept().await.unwrap();
+        crate::server::speak(stream, |_| async { reply(200, "{}") }).await;
+    };
+    let done = tokio::select! {
+        done = waiting => done,
+        () = serving => panic!("it was served and not asked"),
+    };
+    assert_eq!(done, Ok(200));
 }
 
 /// A directory that everybody may write to, and the path of a socket in it.

@@ -381,6 +381,98 @@ async fn a_push_that_a_registry_leads_elsewhere_or_refuses_ends_before_anything_
     let lab = Lab::with_account();
     let other = format!("@{}", digest_of(b"another manifest"));
     let error = lab.push(&other, &component).await.unwrap_err();
-    assert_eq!(error.why.reason(), "digest");
+    assert_eq!(error.why.reason(), "other-digest");
+    let both = [digest_of(b"another manifest"), component.digest.to_string()];
+    for digest in both {
+        assert!(error.to_string().contains(&digest), "{error}");
+    }
+    // Where signatures of another manifest lie, no component is put.
+    for end in ["", ".sig", ".att"] {
+        let tag = format!(":sha256-{}{end}", "0".repeat(64));
+        let error = lab.push(&tag, &component).await.unwrap_err();
+        assert_eq!(error.why.reason(), "reserved-tag", "{tag}: {error}");
+    }
     assert!(lab.registry.take_heard().is_empty());
+}
+
+/// The signatures in the manifests that were put at a path, in order.
+fn put_at(lab: &Lab, path: &str) -> Vec<Vec<String>> {
+    let put = lab.registry.heard();
+    let put = put
+        .iter()
+        .filter(|heard| heard.method == "PUT" && heard.path == path);
+    put.map(|heard| {
+        let manifest: serde_json::Value = serde_json::from_slice(&heard.body).unwrap();
+        let layers = manifest["layers"].as_array().unwrap().iter();
+        layers
+            .map(|layer| {
+                let annotation = &layer["annotations"]["dev.cosignproject.cosign/signature"];
+                annotation.as_str().unwrap().to_owned()
+            })
+            .collect()
+    })
+    .collect()
+}
+
+#[tokio::test]
+async fn a_signature_that_somebody_elses_took_the_place_of_is_put_there_again_beside_it() {
+    let component = publication(COMPONENT.into(), &[], &[]);
+    let (taken, absent) = (Reply::new(201, ""), Reply::new(404, ""));
+    let lab = Lab::new();
+    let payload = signing_payload(&lab.reference(":1.0"), &component.digest);
+    let there = |signatures: &[&str]| {
+        let layers: Vec<_> = signatures
+            .iter()
+            .map(|signature| {
+                let kind = "application/vnd.dev.cosign.simplesigning.v1+json";
+                let mut layer = descriptor(kind, &payload);
+                layer["annotations"] = json!({ "dev.cosignproject.cosign/signature": signature });
+                layer
+            })
+            .collect();
+        Reply::new(200, manifest(&layers).to_string()).with("content-type", MANIFEST)
+    };
+    // Takes every blob.
+    let begun = Reply::new(202, "").with("location", "/upload");
+    lab.registry.lay(&lab.path("blobs/uploads/"), begun);
+    lab.registry.lay("/upload", taken.clone());
+    lab.registry.lay(&lab.path("manifests/1.0"), taken.clone());
+    let path = lab.path(&format!("manifests/sha256-{}.sig", component.digest.hex()));
+    let push = || async {
+        let (client, reference) = (lab.client(), lab.reference(":1.0"));
+        within(client.push(&lab.source, &reference, &component, Some("ours"))).await
+    };
+    // Looked at and put there; looked at again, another stands there alone; put there again, and there it is.
+    lab.registry.lay_each(
+        &path,
+        vec![
+            absent,
+            taken.clone(),
+            there(&["theirs"]),
+            taken.clone(),
+            there(&["theirs", "ours"]),
+        ],
+    );
+    push().await.unwrap();
+    assert_eq!(put_at(&lab, &path), [vec!["ours"], vec!["theirs", "ours"]]);
+    // What is there already is not written once more.
+    lab.registry.take_heard();
+    push().await.unwrap();
+    assert!(put_at(&lab, &path).is_empty());
+    // Somebody who never lets it be is given up, and nothing is said to be there.
+    let mut never = Vec::new();
+    for _ in 0..20 {
+        never.extend([there(&["theirs"]), taken.clone()]);
+    }
+    lab.registry.lay_each(&path, never);
+    lab.registry.take_heard();
+    let error = push().await.unwrap_err();
+    assert_eq!(error.why.reason(), "contended", "{error}");
+    assert_eq!(put_at(&lab, &path).len(), 5);
+    let named = lab.registry.take_heard();
+    let tag = format!("PUT {}", lab.path("manifests/1.0"));
+    assert!(
+        !named.contains(&tag),
+        "the component is not named: {named:?}"
+    );
 }

@@ -229,7 +229,9 @@ async fn a_redirect_to_where_it_must_not_lead_is_neither_resolved_nor_dialled() 
         );
         assert!(lab.resolved().is_empty(), "{location} was looked up");
         assert!(lab.dialled_elsewhere().is_empty(), "{location} was dialled");
-        assert!(!told.contains("pw"), "{told}");
+        for other in ["pw", "endpoint", "declared site"] {
+            assert!(!told.contains(other), "{location}: {told}");
+        }
     }
     assert!(other.heard().is_empty());
 }

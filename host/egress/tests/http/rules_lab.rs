@@ -11,8 +11,9 @@ use leasehold_contract::{
     Operation, Role, Site,
 };
 use leasehold_egress::{
-    CallScope, CredentialValue, EgressRecord, Endpoint, HttpFacts, HttpScope, Kept, LeaseScope,
-    Payloads, Reach, Recorder, Secret, Sink, Ssh, SshSettings, Transport, Value, placeholder,
+    CallScope, CredentialValue, EgressRecord, Endpoint, HttpAsked, HttpFacts, HttpScope, Kept,
+    LeaseScope, Payloads, Reach, Recorder, Secret, Sink, Ssh, SshSettings, Transport, Value,
+    placeholder,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -146,7 +147,7 @@ impl Lab {
             id: id.into(),
             labels: labels.map(str::to_owned),
         };
-        let facts = HttpFacts {
+        let asked = HttpAsked {
             operations: vec![
                 operation(
                     "POST",
@@ -177,6 +178,10 @@ impl Lab {
                 to: api,
             }],
             streams: true,
+            ..HttpAsked::default()
+        };
+        let facts = HttpFacts {
+            asked: Arc::new(asked),
             endpoints: [(
                 "/api".to_owned(),
                 Endpoint {

@@ -23,6 +23,12 @@ impl Found<'_> {
                 format!("is {} ms; at most {APART} are waited", check.apart),
             );
         }
+        if check.apart > 0 && check.claim != Claim::Gone {
+            self.say(
+                &format!("{at}/apart"),
+                "is set, and only a check of `gone` is made twice; leave it 0",
+            );
+        }
         let owned = |check: &Check| check.claim == Claim::Owned;
         if check.claim == Claim::Gone && !self.manifest.checks.iter().any(owned) {
             self.say(

@@ -11,6 +11,14 @@ use sha2::{Digest, Sha256};
 use crate::guests::{guest, with_module};
 use crate::support::{HOUR, Opener, at, command, plugin, reaching, runtime, setup};
 
+/// A time that ran out while nobody was asked.
+fn timeout_in(phase: Phase) -> Failure {
+    Failure::Timeout {
+        phase,
+        waits_for: None,
+    }
+}
+
 #[tokio::test]
 async fn an_endless_loop_ends_at_its_cpu_limit_and_the_plugin_serves_on() {
     let runtime = runtime(|_| {});
@@ -129,7 +137,7 @@ async fn an_endless_wait_ends_at_the_wall_deadline_in_phase_call() {
         .probe(&setup(Duration::from_millis(200)), &at("probe"))
         .await
         .unwrap_err();
-    assert_eq!(failure, Failure::Timeout { phase: Phase::Call });
+    assert_eq!(failure, timeout_in(Phase::Call));
     assert!(failure.reached_component());
     plugin
         .inspect(&setup(HOUR), &at("nowhere"), "{}")
@@ -145,7 +153,7 @@ async fn an_endless_loop_also_ends_at_the_wall_deadline_where_that_is_earlier() 
         .probe(&setup(Duration::from_millis(60)), &at("probe"))
         .await
         .unwrap_err();
-    assert_eq!(failure, Failure::Timeout { phase: Phase::Call });
+    assert_eq!(failure, timeout_in(Phase::Call));
 }
 
 #[tokio::test]
@@ -228,12 +236,7 @@ async fn a_deadline_that_passes_while_the_instance_is_made_is_told_as_phase_inst
         .acquire(&setup(Duration::from_millis(60)), "{}", None)
         .await
         .unwrap_err();
-    assert_eq!(
-        failure,
-        Failure::Timeout {
-            phase: Phase::Instantiate
-        }
-    );
+    assert_eq!(failure, timeout_in(Phase::Instantiate));
     assert!(!failure.reached_component());
 }
 
@@ -258,12 +261,7 @@ async fn waiting_for_a_turn_is_told_as_phase_queue_and_does_not_blame_the_provid
         .inspect(&setup(Duration::from_millis(50)), "{}", "{}")
         .await
         .unwrap_err();
-    assert_eq!(
-        failure,
-        Failure::Timeout {
-            phase: Phase::Queue
-        }
-    );
+    assert_eq!(failure, timeout_in(Phase::Queue));
     assert!(!failure.reached_component() && !failure.blames_provider());
     held.abort();
     assert!(held.await.unwrap_err().is_cancelled());

@@ -157,6 +157,9 @@ async fn admit(app: &App, request: &mut Request) -> Result<(), ApiError> {
     }
 }
 
+/// What is taken, for whoever sent something else.
+const TAKEN: &str = "send application/json, a component as application/wasm, or an archive of files as application/x-tar";
+
 fn check_body_type(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
     let has_body = headers.contains_key(header::TRANSFER_ENCODING)
         || headers
@@ -170,13 +173,13 @@ fn check_body_type(method: &Method, headers: &HeaderMap) -> Result<(), ApiError>
         Some(found) => Err(ApiError::new(
             ErrorCode::UnsupportedMediaType,
             format!(
-                "a body of type `{}` is not taken; send application/json",
+                "a body of type `{}` is not taken; {TAKEN}",
                 crate::api::errors::shown(&found)
             ),
         )),
         None => Err(ApiError::new(
             ErrorCode::UnsupportedMediaType,
-            "the body has no Content-Type; send application/json",
+            format!("the body has no Content-Type; {TAKEN}"),
         )),
     }
 }

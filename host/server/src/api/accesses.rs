@@ -88,7 +88,7 @@ pub fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list))
 }
 
-/// List who had a secret's value
+/// List who had a secret's value, also of a secret that was deleted
 #[utoipa::path(get, path = "/api/secrets/{secretId}/accesses", operation_id = "listSecretAccesses", tag = "secrets",
     params(("secretId" = String, Path, description = "The secret's id"), AccessQuery),
     responses((status = 200, description = "A page", body = AccessPage)))]

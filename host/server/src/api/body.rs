@@ -168,10 +168,17 @@ impl<T: DeserializeOwned> FromRequest<App> for ComponentOr<T> {
                 let Json(named) = Json::from_request(request, app).await?;
                 Ok(ComponentOr::Named(named))
             }
-            _ => {
+            Some("application/wasm") => {
                 let Component(bytes) = Component::from_request(request, app).await?;
                 Ok(ComponentOr::Component(bytes))
             }
+            other => Err(ApiError::new(
+                ErrorCode::UnsupportedMediaType,
+                format!(
+                    "this path takes a component as application/wasm, or its name in a registry as application/json, not `{}`",
+                    shown(other.unwrap_or("nothing"))
+                ),
+            )),
         }
     }
 }

@@ -69,7 +69,7 @@ pub struct ProviderView {
 #[schema(as = Narrowing)]
 pub struct NarrowingView {
     capability: String,
-    /// `exports`, or `health`: what this version of the host does not use
+    /// `exports`, `grant`, `configuration`, `health`, or `host`: what this version of the host does not use
     by: String,
     reason: String,
 }

@@ -12,7 +12,8 @@ use super::capabilities::NarrowingView;
 use super::time::Time;
 use crate::service::{Health, PendingOffer, PluginDetails, PluginOffer};
 
-/// Where a component came from, and who signed it.
+/// Where a component came from, and who signed it. Of one that came more than once it is the newest; one whose signature was
+/// verified gives way to such a one only.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ComponentSource)]
@@ -27,7 +28,7 @@ pub struct SourceView {
     manifest_digest: Option<String>,
     /// The same as one reference, with the digest.
     reference: Option<String>,
-    /// The key whose signature was verified; null where none was asked for.
+    /// The key whose signature was verified; null where none was given, or the settings ask for none from there.
     signed_by: Option<String>,
     /// `sha256:…` of what that key signed: the component, or its manifest.
     signed_digest: Option<String>,

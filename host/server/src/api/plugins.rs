@@ -119,7 +119,7 @@ async fn inspect(
 ///
 /// With `grant` it serves with what its inspection showed. Without, it serves where it asks for no more than the revision
 /// that serves now, under that one's grant, and otherwise waits for its grant while that one serves on. The same component
-/// again changes nothing, nor does it where it came from first. Of a name in a registry the manifest that it stands for now
+/// again changes nothing but where it is said to come from and who signed it. Of a name in a registry the manifest that it stands for now
 /// is fetched and recorded; what the name stands for later changes nothing that is installed.
 #[utoipa::path(post, path = "/api/plugins", operation_id = "installPlugin", tag = "plugins",
     params(InstallQuery),

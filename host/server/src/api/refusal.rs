@@ -145,7 +145,7 @@ fn component(what: &str, failure: Failure) -> ApiError {
         Failure::Trap { code, .. } => {
             ApiError::new(ErrorCode::ComponentTrapped, message).with("trap", code.to_string())
         }
-        Failure::Timeout { phase } => {
+        Failure::Timeout { phase, .. } => {
             ApiError::new(ErrorCode::ComponentTimeout, message).with("phase", phase.to_string())
         }
         Failure::Limit { which, .. } => {
@@ -185,9 +185,12 @@ fn registry(error: &RegistryError) -> ApiError {
             Code::PermissionDenied => ErrorCode::EgressDenied,
             _ => ErrorCode::TargetUnavailable,
         },
-        RegistryFault::Failed { .. } | RegistryFault::Deadline(_) => ErrorCode::TargetUnavailable,
+        RegistryFault::Failed { .. } | RegistryFault::Deadline(_) | RegistryFault::Contended(_) => {
+            ErrorCode::TargetUnavailable
+        }
         RegistryFault::Realm(_) | RegistryFault::Redirect(_) => ErrorCode::EgressDenied,
         RegistryFault::NotAComponent(_) => ErrorCode::InvalidComponent,
+        RegistryFault::OtherDigest { .. } | RegistryFault::Beside(_) => ErrorCode::Invalid,
         RegistryFault::Unexpected { .. }
         | RegistryFault::Truncated { .. }
         | RegistryFault::Size { .. }

@@ -2,17 +2,20 @@
 //! resolves.
 
 use std::ffi::OsString;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use clap::Args;
+use leasehold_authority::spelled_signature;
+use leasehold_egress::{BadReference, Reference};
 use serde_json::{Value, json};
 
 use super::client::{Client, encode};
 use super::exit::CliError;
 
-/// How a name in a registry begins.
-const REGISTRY: &str = "oci://";
+/// The largest file with a key, a signature, a password or certificates.
+const LARGEST_TEXT: u64 = 1 << 20;
 
 /// Which component.
 #[derive(Debug, Args)]
@@ -46,25 +49,55 @@ pub fn read(file: &Path) -> Result<Bytes, CliError> {
         .map_err(|e| CliError::Usage(format!("{}: {e}", file.display())))
 }
 
-/// Reads a file with text, without the white space around it.
+/// Reads a file with a little text, without the white space around it.
 pub fn read_text(file: &Path) -> Result<String, CliError> {
-    std::fs::read_to_string(file)
-        .map(|text| text.trim().to_owned())
-        .map_err(|e| CliError::Usage(format!("{}: {e}", file.display())))
+    let refused =
+        |what: &dyn std::fmt::Display| CliError::Usage(format!("{}: {what}", file.display()));
+    let mut text = String::new();
+    std::fs::File::open(file)
+        .and_then(|file| file.take(LARGEST_TEXT + 1).read_to_string(&mut text))
+        .map_err(|e| refused(&e))?;
+    if text.len() as u64 > LARGEST_TEXT {
+        return Err(refused(&format_args!(
+            "has more than {LARGEST_TEXT} bytes, and no such file has; is it another?"
+        )));
+    }
+    Ok(text.trim().to_owned())
+}
+
+/// The signature of a file, in its one spelling: one that is none is told before anything is sent.
+pub fn signature(file: &Path) -> Result<String, CliError> {
+    spelled_signature(&read_text(file)?)
+        .map_err(|e| CliError::Usage(format!("--signature {}: {e}", file.display())))
+}
+
+/// Whether a name is that of something elsewhere, by a scheme as every URL has it.
+fn is_elsewhere(name: &str) -> bool {
+    name.trim_start()
+        .split_once("://")
+        .is_some_and(|(scheme, _)| {
+            !scheme.is_empty() && scheme.bytes().all(|b| b.is_ascii_alphanumeric())
+        })
 }
 
 impl ComponentArgs {
     /// Reads the file, or takes the name as it is.
     pub fn find(&self) -> Result<Component, CliError> {
-        let name = self.component.to_str().filter(|n| n.starts_with(REGISTRY));
+        let name = self.component.to_str().filter(|name| is_elsewhere(name));
         match (name, &self.signature) {
-            (Some(name), None) => Ok(Component::Named(name.to_owned())),
+            (Some(name), None) => match name.parse::<Reference>() {
+                Ok(_) => Ok(Component::Named(name.to_owned())),
+                Err(wrong) => {
+                    let wrong: BadReference = wrong;
+                    Err(CliError::Usage(wrong.to_string()))
+                }
+            },
             (Some(_), Some(_)) => Err(CliError::Usage(
                 "--signature belongs to a file; in a registry the signature lies beside the component".into(),
             )),
             (None, signature) => Ok(Component::File {
                 bytes: read(Path::new(&self.component))?,
-                signature: signature.as_deref().map(read_text).transpose()?,
+                signature: signature.as_deref().map(self::signature).transpose()?,
             }),
         }
     }

@@ -30,7 +30,7 @@ pub const TABLE: &str = "Exit codes:
   1    failed
   2    usage: a flag, a value or a file cannot be
   3    there is no such thing
-  4    denied: the caller is not known, or may not do this
+  4    denied: the caller is not known or may not do this, or a target or a registry refuses the credential
   5    conflict: what is stored stands in the way
   6    unavailable: the server or the target cannot be reached, or is not ready
   exec passes the command's own code, 128 + n when signal n ended it, 141 when nobody takes its output,
@@ -96,12 +96,17 @@ fn told(message: &str, violations: &[(String, String)]) -> String {
 }
 
 /// Failures of a target or a component that trying again does not mend.
-const WRONG: [ErrorCode; 4] = [
+const WRONG: [ErrorCode; 6] = [
     ErrorCode::ProviderFailed,
+    ErrorCode::RegistryFailed,
+    ErrorCode::UntrustedPeer,
     ErrorCode::ComponentTrapped,
     ErrorCode::ComponentLimit,
     ErrorCode::OutcomeUnknown,
 ];
+
+/// Where whoever asks is not let in: by the target, or to it.
+const REFUSED: [ErrorCode; 2] = [ErrorCode::EgressDenied, ErrorCode::TargetUnauthenticated];
 
 impl CliError {
     /// The code that the shell gets.
@@ -112,7 +117,7 @@ impl CliError {
             CliError::Forbidden(_) => DENIED,
             CliError::Unreachable { .. } | CliError::Broken(_) => UNAVAILABLE,
             // Of what a target or a component did, only its absence may pass by itself.
-            CliError::Refused { code, .. } if code == ErrorCode::EgressDenied.as_str() => DENIED,
+            CliError::Refused { code, .. } if REFUSED.iter().any(|c| code == c.as_str()) => DENIED,
             CliError::Refused { code, .. } if WRONG.iter().any(|c| code == c.as_str()) => FAILED,
             CliError::Refused { status, .. } => match status {
                 400 | 413 | 415 | 422 => USAGE,
@@ -178,9 +183,21 @@ mod tests {
                 FAILED
             ]
         );
-        assert_eq!(refused(502, "target_unavailable"), UNAVAILABLE);
-        assert_eq!(refused(502, "egress_denied"), DENIED);
-        assert_eq!(refused(502, "outcome_unknown"), FAILED);
+        // Of a status of its own kind, only what may pass by itself is worth another try.
+        for (code, exit) in [
+            (ErrorCode::TargetUnavailable, UNAVAILABLE),
+            (ErrorCode::EgressDenied, DENIED),
+            (ErrorCode::TargetUnauthenticated, DENIED),
+            (ErrorCode::UntrustedPeer, FAILED),
+            (ErrorCode::OutcomeUnknown, FAILED),
+            (ErrorCode::ProviderFailed, FAILED),
+            (ErrorCode::RegistryFailed, FAILED),
+            (ErrorCode::ComponentTrapped, FAILED),
+            (ErrorCode::ComponentLimit, FAILED),
+        ] {
+            assert_eq!(code.status().as_u16(), 502, "{code}");
+            assert_eq!(refused(502, code.as_str()), exit, "{code}");
+        }
     }
 
     #[test]

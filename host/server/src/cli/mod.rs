@@ -187,6 +187,7 @@ fn serve(args: ServeArgs) -> ExitCode {
     runtime.shutdown_background();
     match ended {
         Ok(()) => ExitCode::SUCCESS,
+        Err(e) if e.is_configuration() => exit::complain(&e, exit::USAGE),
         Err(e) => exit::complain(&e, exit::FAILED),
     }
 }

@@ -116,6 +116,7 @@ pub struct InstallArgs {
 #[derive(Debug, Args)]
 pub struct GrantArgs {
     /// The provider's key
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     key: String,
     /// The revision, by its digest: the one that waits, or the one that serves [default: the one that waits]
     #[arg(long, value_name = "DIGEST")]

@@ -24,19 +24,24 @@ fn list(value: &Value, key: &str) -> Vec<String> {
         .collect()
 }
 
-/// Where a component came from and who signed it; nothing of one that was sent unsigned.
+/// Where a component came from and who signed it: a signature that nobody looked at is none.
 fn source(of: &Value) -> String {
     let source = &of["source"];
     let mut out = String::new();
     if source["reference"].is_string() {
         out.push_str(&format!("from {}\n", text(source, "reference")));
     }
+    out.push_str("signature: ");
     if source["signedBy"].is_string() {
         out.push_str(&format!(
-            "signed by the key {}: {}\n",
+            "verified, signed by the key {} over {}\n",
             text(source, "signedBy"),
             text(source, "signedDigest")
         ));
+    } else if source["reference"].is_string() {
+        out.push_str("not looked at; the settings ask for none from this registry\n");
+    } else {
+        out.push_str("not given\n");
     }
     out
 }
@@ -219,5 +224,24 @@ mod tests {
         assert!(shown.contains("  - run \n"), "{shown}");
         assert!(shown.contains("grant is enough"), "{shown}");
         assert!(shown.contains("signed by the key k"), "{shown}");
+    }
+
+    #[test]
+    fn who_signed_a_component_is_said_also_where_nobody_did() {
+        let registry = "oci://r.example/ssh:1@sha256:00";
+        for (of, words) in [
+            (json!({}), "signature: not given\n"),
+            (
+                json!({ "reference": registry }),
+                "signature: not looked at; the settings ask for none from this registry\n",
+            ),
+            (
+                json!({ "reference": registry, "signedBy": "acme", "signedDigest": "sha256:11" }),
+                "signature: verified, signed by the key acme over sha256:11\n",
+            ),
+        ] {
+            let told = source(&json!({ "source": of }));
+            assert!(told.ends_with(words), "{of}: {told}");
+        }
     }
 }

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
-use leasehold_authority::spelled_signature;
 use leasehold_egress::{
     BadReference, Origin, Parsed, Publication, Reference, Registries, RegistryCredential,
     RegistrySettings, RegistrySource, Secret, TlsSettings, publication, signing_payload,
@@ -16,7 +15,7 @@ use leasehold_egress::{
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::component::{read, read_text};
+use super::component::{read, read_text, signature};
 use super::exit::CliError;
 use super::output::Output;
 use super::plugin::{during_local, refused};
@@ -60,12 +59,6 @@ fn usage(e: impl std::fmt::Display) -> CliError {
     CliError::Usage(e.to_string())
 }
 
-/// The signature of a file: what is none would keep nobody from installing the component, and help nobody either.
-fn signature(file: &Path) -> Result<String, CliError> {
-    spelled_signature(&read_text(file)?)
-        .map_err(|e| usage(format!("--signature {}: {e}", file.display())))
-}
-
 impl PushArgs {
     /// Does it.
     pub async fn run(self, out: &Output) -> Result<(), CliError> {
@@ -96,8 +89,10 @@ impl PushArgs {
     fn source(&self, reference: &Reference) -> Result<RegistrySource, CliError> {
         let registry = reference.registry();
         if self.plain_http && !registry.is_loopback_address() {
+            let port = registry.port().map(|port| format!(":{port}"));
             return Err(usage(format!(
-                "--plain-http is only for an address of this machine, and {registry} is none"
+                "--plain-http is only for an address of this machine that is written as one, as 127.0.0.1{}; {registry} is not",
+                port.unwrap_or_default()
             )));
         }
         let tls = match &self.ca {
@@ -192,7 +187,12 @@ fn kept_by_docker(file: &Path, registry: &str) -> Result<Option<RegistryCredenti
     let wrong = |what: &str| usage(format!("{}: {what}", file.display()));
     let text = Zeroizing::new(std::fs::read(file).map_err(|e| wrong(&e.to_string()))?);
     let kept: Value = serde_json::from_slice(&text).map_err(|_| wrong("is not JSON"))?;
-    let Some(auth) = kept["auths"][registry]["auth"].as_str() else {
+    // Docker keeps the name as it was typed, with the port of https or without.
+    let with_port = format!("{registry}:443");
+    let auth = [registry, &with_port]
+        .into_iter()
+        .find_map(|name| kept["auths"][name]["auth"].as_str());
+    let Some(auth) = auth else {
         return Ok(None);
     };
     let unreadable = || {
@@ -217,6 +217,7 @@ mod tests {
         let auth = STANDARD.encode("ci:pass:word");
         let kept = json!({ "auths": {
             "r.example:5000": { "auth": auth },
+            "whole.example:443": { "auth": auth },
             "broken.example": { "auth": "canary!" },
             "empty.example": {},
         }});
@@ -224,6 +225,7 @@ mod tests {
         let found = kept_by_docker(&file, "r.example:5000").unwrap().unwrap();
         assert_eq!(found.username, "ci");
         assert_eq!(found.password.expose(), "pass:word");
+        assert!(kept_by_docker(&file, "whole.example").unwrap().is_some());
         for none in ["r.example", "example", "empty.example"] {
             assert!(kept_by_docker(&file, none).unwrap().is_none(), "{none}");
         }

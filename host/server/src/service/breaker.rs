@@ -35,7 +35,7 @@ impl Verdict {
             Err(Failure::Limit { which, .. }) => {
                 Verdict::Failed(format!("it ran into its limit ({which})"))
             }
-            Err(Failure::Timeout { phase })
+            Err(Failure::Timeout { phase, .. })
                 if deadline_is_ours && !outcome.went_out && *phase != CallPhase::Queue =>
             {
                 Verdict::Failed(format!("it did not answer in time ({phase})"))

@@ -142,9 +142,11 @@ fn a_person_resets_it_and_an_older_trial_has_no_say_any_more() {
 fn what_is_not_the_components_doing_says_nothing() {
     let queue = Failure::Timeout {
         phase: CallPhase::Queue,
+        waits_for: None,
     };
     let call = Failure::Timeout {
         phase: CallPhase::Call,
+        waits_for: None,
     };
     let limit = Failure::Limit {
         which: Limit::Cpu,

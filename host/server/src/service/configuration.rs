@@ -139,15 +139,13 @@ fn escape(name: &str) -> String {
 /// # Errors
 /// Every violation at once, each with a pointer. Values are never repeated in the messages.
 pub fn check(schema: &Value, config: &Value) -> Result<(), Vec<FieldViolation>> {
-    let validator = jsonschema::draft202012::options()
-        .build(schema)
-        .map_err(|_| {
-            vec![FieldViolation {
-                pointer: String::new(),
-                message: "the provider's configuration schema cannot be compiled; ask its author"
-                    .to_owned(),
-            }]
-        })?;
+    let validator = leasehold_runtime::validator(schema).map_err(|_| {
+        vec![FieldViolation {
+            pointer: String::new(),
+            message: "the provider's configuration schema cannot be compiled; ask its author"
+                .to_owned(),
+        }]
+    })?;
     // A schema speaks of the secret itself; what is written is a reference, whose text is not looked at.
     let mut shown = config.clone();
     let fields = fields(schema, config);
@@ -269,11 +267,8 @@ fn rights(
             Site::SshUsername => "ssh-username".to_owned(),
         }));
         for field in all.iter().filter(|f| credential.to.contains(&f.pointer)) {
-            let value = config.pointer(&field.pointer);
-            to.extend(value.and_then(|value| match field.format {
-                Format::SshTarget => Some(ssh_destination(value)),
-                _ => endpoints::url_of(value).map(|url| url.trim_end_matches('/').to_owned()),
-            }));
+            let url = config.pointer(&field.pointer).and_then(endpoints::url_of);
+            to.extend(url.map(|url| url.trim_end_matches('/').to_owned()));
         }
     }
     sites.sort();

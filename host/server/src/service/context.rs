@@ -86,8 +86,8 @@ impl Context {
         let config = Value::Object(source.config.clone());
         let schema = &plugin.manifest().config_schema;
         let asked = web::asked(&plugin);
-        let uses =
-            configuration::secret_uses(schema, &asked.credentials, &config).map_err(of_config)?;
+        let uses = configuration::secret_uses(schema, &asked.http.credentials, &config)
+            .map_err(of_config)?;
         let mut resolved = config.clone();
         let mut versions = Vec::new();
         let mut going = Vec::new();

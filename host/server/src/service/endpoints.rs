@@ -2,7 +2,7 @@
 //! component sees of it.
 //!
 //! An endpoint is a URL, or `{url, ca, clientCertificate, clientKey}`, and so is an engine's, whose URL may be `unix:///path`; a
-//! registry is `{server, username, password, realm}`.
+//! registry is `{server, username, password}`: an engine asks whichever realm its registry names, so that none is typed.
 //! Nothing is resolved or reached here. Invariant (P8): what a component sees holds no key and no certificate.
 
 use std::sync::Arc;
@@ -20,11 +20,10 @@ const ENDPOINT: [(&str, Kept); 4] = [
     ("clientKey", Kept::Secret),
 ];
 /// What may stand in a registry.
-const REGISTRY: [(&str, Kept); 4] = [
+const REGISTRY: [(&str, Kept); 3] = [
     ("server", Kept::Plain),
     ("username", Kept::Plain),
     ("password", Kept::Secret),
-    ("realm", Kept::Plain),
 ];
 
 /// How a part of a field is written.
@@ -76,7 +75,7 @@ pub(crate) fn reduced_engine(value: &Value) -> Value {
 /// What a component sees of a registry: no password; a placeholder is put there for each call.
 pub(crate) fn reduced_registry(value: &Value) -> Value {
     let mut seen = Map::new();
-    for key in ["server", "username", "realm"] {
+    for key in ["server", "username"] {
         if let Some(text) = value.get(key).filter(|text| text.is_string()) {
             seen.insert(key.to_owned(), text.clone());
         }
@@ -172,6 +171,9 @@ fn check_as(value: &Value, read: Read) -> Vec<FieldViolation> {
 pub(crate) fn check_registry(value: &Value) -> Vec<FieldViolation> {
     let mut wrong = Vec::new();
     check_parts(value, &REGISTRY, &mut wrong);
+    for violation in wrong.iter_mut().filter(|v| v.pointer == "/realm") {
+        violation.message = "is not taken: the engine that is given the password asks the realm that the registry names, and this host cannot hold it to one; leave it out".to_owned();
+    }
     let server = value.get("server").and_then(Value::as_str);
     if server
         .is_none_or(|s| s.is_empty() || s.contains(['/', '@']) || s.contains(char::is_whitespace))
@@ -379,6 +381,16 @@ mod tests {
         assert_eq!(reduced(&endpoint), "https://h/v1");
         let registry = json!({ "server": "r.example", "username": "u", "password": reference });
         assert_eq!(check_registry(&registry), Vec::new());
+        let mut held = registry.clone();
+        held["realm"] = json!("https://auth.example");
+        let wrong = check_registry(&held);
+        let at: Vec<&str> = wrong.iter().map(|v| v.pointer.as_str()).collect();
+        assert_eq!(
+            at,
+            ["/realm"],
+            "what nobody holds an engine to is not taken"
+        );
+        assert!(wrong[0].message.contains("leave it out"), "{wrong:?}");
         assert_eq!(
             reduced_registry(&registry),
             json!({ "server": "r.example", "username": "u", "password": "" })

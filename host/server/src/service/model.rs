@@ -223,7 +223,7 @@ pub struct ProviderCapabilities {
 pub struct Narrowing {
     /// Which.
     pub capability: String,
-    /// `exports`, or `health`: what this version of the host does not use.
+    /// `exports`, `grant`, `configuration`, `health`, or `host`: what this version of the host does not use.
     pub by: String,
     /// For a person.
     pub reason: String,

@@ -1,4 +1,5 @@
-//! What can be leased now, and what of a provider's declaration is not there: by exports, grant, configuration or health.
+//! What can be leased now, and what of a provider's declaration is not there: by exports, grant, configuration, health, or what
+//! this version of the host does.
 //!
 //! Each of them can only take away. Asking allocates nothing and calls no component.
 
@@ -64,16 +65,24 @@ pub(crate) fn of_grant(
     all
 }
 
+/// Interfaces that a component may export and that this host does not call yet.
+const UNUSED: [&str; 6] = [
+    "suspension",
+    "images",
+    "setup",
+    "tasks",
+    "ports",
+    "accounts",
+];
+
 /// Each feature by its name in the contract, whether it is declared, and whether it means anything without commands.
-fn features_of(features: &Features) -> [(&'static str, bool, bool); 7] {
+fn features_of(features: &Features) -> [(&'static str, bool, bool); 5] {
     [
         ("stdin", features.stdin, true),
         ("tty", features.tty, true),
         ("separate-stderr", features.separate_stderr, true),
-        ("attach", features.attach, true),
         ("signal-group", features.signal_group, true),
         ("exclusive-target", features.exclusive_target, false),
-        ("reuse", features.reuse, false),
     ]
 }
 
@@ -114,8 +123,16 @@ pub(crate) async fn capabilities(
 fn of_provider(loaded: &Loaded, ceiling: &Ceiling, host_roots: &HostRoots) -> ProviderCapabilities {
     let manifest = loaded.manifest();
     let exported = loaded.capabilities();
-    let interfaces: Vec<String> = exported.names().into_iter().map(str::to_owned).collect();
     let mut all = of_grant(manifest, &loaded.granted, ceiling, host_roots);
+    let (unused, used): (Vec<&str>, Vec<&str>) = exported
+        .names()
+        .into_iter()
+        .partition(|interface| UNUSED.contains(interface));
+    all.extend(unused.into_iter().map(|interface| {
+        let why = "this version of the host does not call it yet";
+        narrowed(interface, "host", why)
+    }));
+    let interfaces = used.into_iter().map(str::to_owned).collect();
     let mut features = Vec::new();
     for (feature, declared, needs_execution) in features_of(&manifest.features) {
         if !declared {
@@ -126,12 +143,6 @@ fn of_provider(loaded: &Loaded, ceiling: &Ceiling, host_roots: &HostRoots) -> Pr
                 feature,
                 "exports",
                 "the component does not export `execution`",
-            ));
-        } else if matches!(feature, "attach" | "reuse") {
-            all.push(narrowed(
-                feature,
-                "health",
-                "this version of the host does not use it",
             ));
         } else {
             features.push(feature.to_owned());

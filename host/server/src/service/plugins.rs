@@ -14,7 +14,7 @@ use leasehold_authority::{
     Actor, Authority, Decision, Entry, Error as AuthorityError, NewRevision, Plugin as Installed,
     Revision, Source, wider,
 };
-use leasehold_contract::{Ceiling, Grant};
+use leasehold_contract::{Ceiling, FieldViolation, Grant, Manifest, Part};
 use leasehold_runtime::{Prepared, Runtime};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -244,7 +244,7 @@ impl Catalog {
         let grant = match grant {
             Some(grant) => {
                 is_shown(&grant.request_digest, &offer.request_digest)?;
-                Some(Grant::asked(&offer.manifest).without(&grant.without))
+                Some(allowed(&offer.manifest, &grant.without)?)
             }
             None => None,
         };
@@ -322,7 +322,7 @@ impl Catalog {
         let asks = offer::asks(&target.manifest, &target.capabilities);
         let request_digest = offer::request_digest(&target.digest, &asks);
         is_shown(&grant.request_digest, &request_digest)?;
-        let allowed = Grant::asked(&target.manifest).without(&grant.without);
+        let allowed = allowed(&target.manifest, &grant.without)?;
         // One that does not work here is not made current.
         let loaded = self.made(target, &allowed).await?;
         let decision = Decision {
@@ -426,11 +426,34 @@ fn waits(key: &str) -> ServiceError {
 }
 
 fn nothing_waits(key: &str, revision: Option<&str>) -> ServiceError {
-    AuthorityError::NotFound {
-        what: "revision of a plugin that waits for its grant",
-        id: revision.unwrap_or(key).chars().take(80).collect(),
-    }
-    .into()
+    let (what, id) = match revision {
+        None => ("pending revision of plugin", key),
+        Some(revision) => ("pending or current revision", revision),
+    };
+    let id = id.chars().take(80).collect();
+    AuthorityError::NotFound { what, id }.into()
+}
+
+/// What a manifest asks for, without these parts of it.
+///
+/// # Errors
+/// A part that is not asked for: whoever leaves it out read something else.
+fn allowed(manifest: &Manifest, without: &[Part]) -> Result<Grant, ServiceError> {
+    let asked = Grant::asked(manifest);
+    let Some(part) = without.iter().find(|part| !asked.has(**part)) else {
+        return Ok(asked.without(without));
+    };
+    let all: Vec<&str> = offer::parts(&asked).into_iter().map(Part::as_str).collect();
+    let all = match all.is_empty() {
+        true => "nothing that can be left out".to_owned(),
+        false => all.join(", "),
+    };
+    Err(ServiceError::Invalid {
+        violations: vec![FieldViolation {
+            pointer: "/without".to_owned(),
+            message: format!("{} is not asked for; it asks for {all}", part.as_str()),
+        }],
+    })
 }
 
 /// Fails where a grant names something else than what is shown.

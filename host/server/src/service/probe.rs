@@ -74,6 +74,7 @@ impl Service {
                 },
             )
             .await?;
+            self.authority().secrets().record_accesses().await?;
             let warnings = self.root_warnings(&environment.config, &environment.endpoints);
             self.probe_target(&context, watched.as_ref(), warnings, begun)
                 .await
@@ -132,6 +133,7 @@ impl Service {
             },
         )
         .await?;
+        self.authority().secrets().record_accesses().await?;
         let warnings = self.root_warnings(&draft.config, &endpoints);
         let report = self
             .probe_target(&context, watched.as_ref(), warnings, begun)
@@ -197,9 +199,11 @@ impl Service {
         let (lease, mut findings) = match acquired {
             Ok(lease) => (Some(lease), Vec::new()),
             Err(ServiceError::Provider { error, .. }) => {
-                (None, vec![finding_of(Failure::Provider(error))])
+                (None, vec![finding_of_lease(Failure::Provider(error))])
             }
-            Err(ServiceError::Component { failure, .. }) => (None, vec![finding_of(*failure)]),
+            Err(ServiceError::Component { failure, .. }) => {
+                (None, vec![finding_of_lease(*failure)])
+            }
             Err(error) => return Err(error),
         };
         let warnings = self.root_warnings(&environment.config, &environment.endpoints);
@@ -341,6 +345,20 @@ fn finding_of(failure: Failure) -> Finding {
         message,
         duration: None,
     }
+}
+
+/// The same where the call was the acquire of the probe's own lease: of a lease whose end cut it short, whoever probed asked
+/// for none.
+fn finding_of_lease(failure: Failure) -> Finding {
+    let cut = matches!(&failure, Failure::Provider(error) if error.code == Code::Cancelled);
+    let mut finding = finding_of(failure);
+    if cut {
+        finding.step = "acquire".to_owned();
+        finding.message = "the probe made a lease to try the environment, and that lease was ended before the provider was done: by \
+                           somebody's release, or because the server stops; probe again"
+            .to_owned();
+    }
+    finding
 }
 
 fn report(

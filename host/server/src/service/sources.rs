@@ -248,6 +248,7 @@ impl Sources {
             .parse()
             .map_err(|e: leasehold_egress::BadReference| invalid("/reference", e.to_string()))?;
         let registry = self.allowed(&reference)?;
+        let reference = reference.at(&registry.settings.registry);
         let mut source = registry.source.clone();
         source.credential = self.credential(actor, registry).await?;
         let mut pull = self.registries.pull(&source, &reference).await?;
@@ -287,10 +288,7 @@ impl Sources {
     /// The registry of a reference, where it may be used for it.
     fn allowed(&self, reference: &Reference) -> Result<&Registry, ServiceError> {
         let registry = reference.registry();
-        let found = self
-            .known
-            .iter()
-            .find(|one| one.settings.registry == *registry);
+        let found = self.known.iter().find(|one| one.source.is_named(registry));
         let Some(found) = found else {
             return Err(invalid(
                 "/reference",
@@ -328,6 +326,7 @@ impl Sources {
             .secrets()
             .resolve_named(actor, secret, "pull", &setting, &destinations)
             .await?;
+        self.authority.secrets().record_accesses().await?;
         let password = std::str::from_utf8(&named.value)
             .map_err(|_| {
                 ServiceError::refused(

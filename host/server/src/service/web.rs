@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use leasehold_authority::{Authority, KeptPlace, KeptSecret, Made, ResourceClaim};
-use leasehold_contract::{Claim, Code, Credential, Error, Mint, Operation, Role, Site};
+use leasehold_contract::{Claim, Code, Error, Role, Site};
 use leasehold_egress::{
-    CredentialValue, Endpoint, HttpFacts, HttpScope, Kept, KeptValue, MintPlace, Secret, Sink,
-    Transport, Value as Held,
+    CredentialValue, Endpoint, HttpAsked, HttpFacts, HttpScope, Kept, KeptValue, MintPlace, Secret,
+    Sink, Transport, Value as Held,
 };
 use leasehold_runtime::Plugin;
 use serde_json::Value;
@@ -23,11 +23,7 @@ use super::error::ServiceError;
 /// What a plugin's manifest asks for over HTTP.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
-    pub(crate) operations: Vec<Operation>,
-    pub(crate) credentials: Vec<Credential>,
-    mints: Vec<Mint>,
-    origins: Vec<String>,
-    streams: bool,
+    pub(crate) http: Arc<HttpAsked>,
     /// Pointers of the endpoints where the host looks whose something is.
     looks: Vec<String>,
 }
@@ -35,12 +31,15 @@ pub(crate) struct Asked {
 /// What this plugin asks for.
 pub(crate) fn asked(plugin: &Plugin) -> Asked {
     let manifest = plugin.manifest();
-    Asked {
+    let http = HttpAsked {
         operations: manifest.operations.clone(),
         credentials: manifest.credentials.clone(),
         mints: manifest.mints.clone(),
         origins: manifest.request.origins.clone(),
         streams: manifest.request.streams,
+    };
+    Asked {
+        http: Arc::new(http),
         looks: (manifest.checks.iter())
             .filter(|check| check.claim == Claim::Owned)
             .map(|check| check.endpoint.clone())
@@ -51,14 +50,15 @@ pub(crate) fn asked(plugin: &Plugin) -> Asked {
 impl Asked {
     /// Whether an operation makes the environment, so that egress sees its id.
     pub(crate) fn creates(&self) -> bool {
-        self.operations
+        self.http
+            .operations
             .iter()
             .any(|operation| matches!(operation.role, Role::Create(_)))
     }
 
     /// The endpoint whose ids are those of environments: where they are made, else where the host looks whose they are.
     fn home<'e>(&self, endpoints: &'e BTreeMap<String, Endpoint>) -> Option<&'e Endpoint> {
-        let made = self.operations.iter().filter_map(|operation| {
+        let made = self.http.operations.iter().filter_map(|operation| {
             matches!(operation.role, Role::Create(_)).then_some(&operation.endpoint)
         });
         let mut named = made.chain(&self.looks);
@@ -120,7 +120,7 @@ impl Web {
         values: Vec<(String, Held)>,
         going: &Going,
     ) -> Option<Web> {
-        if endpoints.is_empty() && asked.origins.is_empty() {
+        if endpoints.is_empty() && asked.http.origins.is_empty() {
             return None;
         }
         let home = asked.home(&endpoints).map(|endpoint| {
@@ -137,8 +137,8 @@ impl Web {
                 account: account.join(","),
             }
         });
-        let sites = asked.credentials.iter().flat_map(|c| &c.sites);
-        let sites = sites.chain(asked.mints.iter().flat_map(|m| &m.sites));
+        let sites = asked.http.credentials.iter().flat_map(|c| &c.sites);
+        let sites = sites.chain(asked.http.mints.iter().flat_map(|m| &m.sites));
         let users = sites
             .filter_map(|site| match site {
                 Site::Basic(pointer) => {
@@ -173,6 +173,7 @@ impl Web {
         use base64::Engine as _;
         let credential = self
             .asked
+            .http
             .credentials
             .iter()
             .find(|c| c.pointer == pointer)?;
@@ -234,11 +235,7 @@ impl Web {
             found.map(|(_, placeholder)| placeholder.clone())
         };
         let facts = HttpFacts {
-            operations: self.asked.operations.clone(),
-            credentials: self.asked.credentials.clone(),
-            mints: self.asked.mints.clone(),
-            origins: self.asked.origins.clone(),
-            streams: self.asked.streams,
+            asked: self.asked.http.clone(),
             endpoints: self.endpoints.clone(),
             values: self
                 .values

@@ -364,6 +364,12 @@ fn whole_seconds(time: Duration) -> usize {
 
 /// `name` or `name:port`, as a browser writes it into `Host`.
 fn check_host_name(host: &str) -> Result<(), SettingsError> {
+    if host.is_empty() {
+        return Err(SettingsError::invalid(
+            "allowed-host",
+            "is empty; name a host, or leave it out: LEASEHOLD_ALLOWED_HOSTS is unset then, not empty",
+        ));
+    }
     let name = match host.rsplit_once(':') {
         Some((name, port)) if !name.ends_with(':') && port.parse::<u16>().is_ok() => name,
         _ => host,

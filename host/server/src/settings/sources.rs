@@ -7,13 +7,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use leasehold_egress::{Host, Origin, Parsed, RegistryName, Scheme};
+use leasehold_egress::{Host, Origin, Parsed, RegistryName, Scheme, is_one_registry};
 use serde::Deserialize;
 
 use super::SettingsError;
 
 /// The word for a component that needs no signature.
 const ANYONE: &str = "anyone";
+/// The longest name of a key.
+const LONGEST_KEY: usize = 64;
 /// How long a pull may take where nothing is said.
 const PULL: Duration = Duration::from_secs(300);
 
@@ -169,6 +171,7 @@ impl Written {
     pub(super) fn resolve(self) -> Result<ComponentSources, SettingsError> {
         let keys = self.keys.unwrap_or_default();
         for (name, path) in &keys {
+            checked_key(name)?;
             absolute("plugins.keys", name, path)?;
         }
         let pull = self.pull_seconds.map_or(PULL, Duration::from_secs);
@@ -179,16 +182,27 @@ impl Written {
             ));
         }
         let files = match self.files {
-            Some(files) => known("plugins.files", "signed-by", files.signed_by, &keys)?,
+            Some(files) => known(files.signed_by, &keys)
+                .map_err(|message| SettingsError::invalid("plugins.files", message))?,
             None => SignedBy::Anyone,
         };
         let mut registries: Vec<SourceSettings> = Vec::new();
         for source in self.sources.unwrap_or_default() {
             let source = source.resolve(&keys)?;
-            if registries.iter().any(|one| one.registry == source.registry) {
+            let is_same = |one: &&SourceSettings| {
+                // One that is spoken to in plain and over TLS is one registry too: a reference does not say by which.
+                [one.plain_http, source.plain_http]
+                    .iter()
+                    .any(|plain| is_one_registry(&one.registry, &source.registry, *plain))
+            };
+            if let Some(one) = registries.iter().find(is_same) {
                 return Err(invalid(format!(
-                    "the registry {} stands there twice; put its repositories into one table",
-                    source.registry
+                    "the registry {} stands there twice{}; put its repositories into one table",
+                    source.registry,
+                    match one.registry == source.registry {
+                        true => String::new(),
+                        false => format!(", as {} too", one.registry),
+                    }
                 )));
             }
             registries.push(source);
@@ -223,21 +237,28 @@ fn absolute(
     ))
 }
 
+/// The name of a key is shown to people, and stands in messages beside others.
+fn checked_key(name: &str) -> Result<(), SettingsError> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if (1..=LONGEST_KEY).contains(&name.len()) && name.chars().all(is_plain) {
+        return Ok(());
+    }
+    Err(SettingsError::invalid(
+        "plugins.keys",
+        format!(
+            "{:?} is no name of a key; write 1 to {LONGEST_KEY} letters, digits, `-`, `_` and `.`",
+            name.chars().take(LONGEST_KEY).collect::<String>()
+        ),
+    ))
+}
+
 /// Names of keys that there are.
-fn known(
-    setting: &'static str,
-    field: &str,
-    written: WrittenSignedBy,
-    keys: &BTreeMap<String, PathBuf>,
-) -> Result<SignedBy, SettingsError> {
+fn known(written: WrittenSignedBy, keys: &BTreeMap<String, PathBuf>) -> Result<SignedBy, String> {
     if let SignedBy::Keys(names) = &written.0
         && let Some(unknown) = names.iter().find(|name| !keys.contains_key(*name))
     {
-        return Err(SettingsError::invalid(
-            setting,
-            format!(
-                "{field}: there is no key `{unknown}`; name its file in [plugins.keys], as {unknown} = \"/etc/leasehold/{unknown}.pub\""
-            ),
+        return Err(format!(
+            "signed-by: there is no key {unknown:?}; name its file in [plugins.keys], as {unknown} = \"/etc/leasehold/{unknown}.pub\""
         ));
     }
     Ok(written.0)
@@ -250,11 +271,11 @@ impl FileSource {
             .parse()
             .map_err(|e| invalid(format!("registry: {e}")))?;
         let of = |message: String| invalid(format!("{registry}: {message}"));
-        let signed_by = known("plugins.sources", "signed-by", self.signed_by, keys)?;
+        let signed_by = known(self.signed_by, keys).map_err(of)?;
         let plain_http = self.plain_http.unwrap_or(false);
         if plain_http && !registry.is_loopback_address() {
             return Err(of(
-                "plain-http is only for an address of this machine, as 127.0.0.1:5000".to_owned(),
+                "plain-http is only for an address of this machine, as 127.0.0.1:5000; a name may lead elsewhere".to_owned(),
             ));
         }
         let account = match (self.username, self.password_secret) {
@@ -273,7 +294,7 @@ impl FileSource {
             None => None,
         };
         if let Some(ca) = &self.ca {
-            absolute("plugins.sources", "ca", ca)?;
+            absolute("plugins.sources", &format!("{registry}: ca"), ca)?;
         }
         let repositories = self.repositories.unwrap_or_default();
         if let Some(wrong) = repositories.iter().find(|name| !is_repository(name)) {
@@ -413,9 +434,28 @@ mod tests {
             ),
             (
                 "[[sources]]\nregistry = 'r.example'\nsigned-by = ['acme']".to_owned(),
-                "no key `acme`",
+                "r.example: signed-by: there is no key \"acme\"",
             ),
-            ("files.signed-by = ['acme']".to_owned(), "no key `acme`"),
+            (
+                "files.signed-by = ['acme']".to_owned(),
+                "plugins.files: signed-by: there is no key \"acme\"",
+            ),
+            (
+                "keys.\"\" = '/acme.pub'".to_owned(),
+                "\"\" is no name of a key",
+            ),
+            (
+                "keys.\"a\\u001b[2J\" = '/acme.pub'".to_owned(),
+                "is no name of a key",
+            ),
+            (
+                "keys.\"a b\" = '/acme.pub'".to_owned(),
+                "is no name of a key",
+            ),
+            (
+                format!("keys.{} = '/acme.pub'", "a".repeat(65)),
+                "is no name of a key",
+            ),
             ("keys.acme = 'acme.pub'".to_owned(), "not absolute"),
             ("pull-seconds = 0".to_owned(), "pull-seconds"),
             (
@@ -426,7 +466,23 @@ mod tests {
                 "[[sources]]\nregistry = 'https://r.example'\nsigned-by = 'anyone'".to_owned(),
                 "registry",
             ),
-            (source("") + &source(""), "twice"),
+            (source("") + &source(""), "r.example stands there twice;"),
+            (
+                source("") + "[[sources]]\nregistry = 'R.example:443'\nsigned-by = 'anyone'\n",
+                "twice",
+            ),
+            (
+                "[[sources]]\nregistry = '127.0.0.1'\nsigned-by = 'anyone'\nplain-http = true\n\
+                 [[sources]]\nregistry = '127.0.0.1:80'\nsigned-by = 'anyone'\n"
+                    .to_owned(),
+                "127.0.0.1:80 stands there twice, as 127.0.0.1 too",
+            ),
+            (
+                "[[sources]]\nregistry = '127.0.0.1:443'\nsigned-by = 'anyone'\n\
+                 [[sources]]\nregistry = '127.0.0.1'\nsigned-by = 'anyone'\n"
+                    .to_owned(),
+                "127.0.0.1 stands there twice, as 127.0.0.1:443 too",
+            ),
             (source("plain-http = true"), "plain-http"),
             (source("username = 'ci'"), "belong together"),
             (source("password-secret = 'ci'"), "belong together"),
@@ -437,7 +493,10 @@ mod tests {
                 "without a path",
             ),
             (source("realm = 'http://auth.example'"), "https://"),
-            (source("ca = 'ca.pem'"), "not absolute"),
+            (
+                source("ca = 'ca.pem'"),
+                "r.example: ca: `ca.pem` is not absolute",
+            ),
             (source("repositories = ['']"), "repositories"),
             (source("repositories = ['a:b']"), "repositories"),
             (source("repositories = ['A/']"), "repositories"),
@@ -445,6 +504,7 @@ mod tests {
         ] {
             let refused = read(&table).unwrap_err();
             assert!(refused.contains(words), "{table}: {refused}");
+            assert!(!refused.contains('\u{1b}'), "{refused:?}");
         }
     }
 }

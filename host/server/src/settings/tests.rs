@@ -147,6 +147,22 @@ fn host_names_are_checked() {
     for bad in ["http://a.example", "a b", "*", "a:99999", "[zz]"] {
         assert!(room.resolve(&["--allowed-host", bad]).is_err(), "{bad}");
     }
+    // As a variable that is set to nothing gives it.
+    for (flag, setting, variable) in [
+        ("--allowed-host=", "allowed-host", "LEASEHOLD_ALLOWED_HOSTS"),
+        (
+            "--allow-host-root=",
+            "allow-host-root",
+            "LEASEHOLD_ALLOW_HOST_ROOT",
+        ),
+    ] {
+        let refused = room.resolve(&[flag]).unwrap_err().to_string();
+        assert!(
+            refused.starts_with(&format!("{setting}: is empty;")),
+            "{refused}"
+        );
+        assert!(refused.contains(variable), "{refused}");
+    }
 }
 
 #[test]

@@ -231,6 +231,53 @@ fn a_company_that_a_token_is_not_in_does_not_exist_for_it() {
 }
 
 #[test]
+fn who_may_not_do_a_thing_is_told_so_whatever_else_is_wrong_with_the_request() {
+    let server = Server::start();
+    let own = server.company("own");
+    let (_, agent) = server.token_of("agent", Some(&own));
+    let authorization = bearer(&agent);
+    let headers = [
+        ("authorization", authorization.as_str()),
+        ("content-type", "application/json"),
+    ];
+    let document = server.tcp("GET", "/api/openapi.json", &[], "").json();
+    let mut walked = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        // What an agent may: its leases, its commands, and to ask who it is.
+        let its_own = [
+            "/leases",
+            "-leases",
+            "executions",
+            "whoami",
+            "tickets",
+            "progress",
+        ];
+        if its_own.iter().any(|part| path.contains(part)) && !path.ends_with("/abandon") {
+            continue;
+        }
+        for method in item.as_object().unwrap().keys() {
+            let method = method.to_ascii_uppercase();
+            if method == "GET" {
+                continue;
+            }
+            let place: Vec<&str> = path
+                .split('/')
+                .map(|part| match part {
+                    "{companyId}" => own.as_str(),
+                    part if part.starts_with('{') => "x",
+                    part => part,
+                })
+                .collect();
+            let place = place.join("/") + "?bogus=1";
+            let refused = server.tcp(&method, &place, &headers, "{");
+            assert_eq!(refused.status, 403, "{method} {place}: {}", refused.body);
+            walked += 1;
+        }
+    }
+    assert!(walked > 20, "{walked}");
+}
+
+#[test]
 fn another_user_of_this_machine_without_the_token_file_is_nobody() {
     if !is_root("another_user_of_this_machine") {
         return;

@@ -135,7 +135,20 @@ fn a_secret_that_is_deleted_by_force_is_told_before_and_missed_afterwards() {
             .unwrap()
             .success()
     );
+    let listed = |named: &str| -> Value {
+        let told = told(home, &["secret", "access", named, "--json"]);
+        serde_json::from_str(&told).unwrap()
+    };
+    let known: Value = serde_json::from_str(&told(home, &["secret", "list", "--json"])).unwrap();
+    let is_key = |secret: &&Value| secret["name"] == "key";
+    let id = &known.as_array().unwrap().iter().find(is_key).unwrap()["id"];
+    let had = listed("key");
+    assert!(!had["items"].as_array().unwrap().is_empty(), "{had}");
     told(home, &["secret", "delete", "key", "--force"]);
+    // Who had it can be looked up still, by its id; what never was a secret has no list.
+    assert_eq!(listed(id.as_str().unwrap()), had);
+    let (code, why) = refused(&run(home, &["secret", "access", "sec_none"]));
+    assert_eq!(code, 3, "{why}");
     let once = r#"{"argv":["true"]}"#;
     for (path, body) in [
         (leased.path("/executions"), once),

@@ -28,7 +28,7 @@ fn an_id_is_taken_from_the_answer_and_is_the_leases_from_then_on() {
         let delete = ask("DELETE", &at(&format!("/boxes/{id}")));
         refused(&rules, &delete);
         let seen = rules
-            .answered(&expects(&rules, &create()), answer(201, body))
+            .answered(&expects(&rules, &create()), answer(201, body), None)
             .expect(body);
         assert!(
             matches!(seen.found.as_slice(), [Found::Created(made)] if made == id),
@@ -47,7 +47,7 @@ fn a_child_is_the_leases_from_its_answer_on() {
     refused(&rules, &start);
     let exec = expects(&rules, &ask("POST", &at("/boxes/box-1/exec")));
     let seen = rules
-        .answered(&exec, answer(200, r#"{"execId":"exec-7"}"#))
+        .answered(&exec, answer(200, r#"{"execId":"exec-7"}"#), None)
         .expect("an id");
     assert!(matches!(seen.found.as_slice(), [Found::Child(id)] if id == "exec-7"));
     judge(&rules, &start).expect("it is its own now");
@@ -99,7 +99,7 @@ fn an_id_that_only_repeats_the_request_makes_nothing_the_leases() {
         ),
     ] {
         let error = rules
-            .answered(&expects(&rules, &request), answer(201, body))
+            .answered(&expects(&rules, &request), answer(201, body), None)
             .expect_err(body);
         assert_eq!(error.code, Code::OutcomeUnknown, "{body}: {error}");
         assert!(error.message.contains("the request said itself"), "{error}");
@@ -123,7 +123,7 @@ fn an_id_that_only_repeats_the_request_makes_nothing_the_leases() {
         ),
         (rules(), exec(r#"{"id":"exe-1"}"#), r#"{"execId":"exe-1"}"#),
     ] {
-        let seen = rules.answered(&expects(&rules, &request), answer(201, body));
+        let seen = rules.answered(&expects(&rules, &request), answer(201, body), None);
         assert_eq!(seen.expect(body).found.len(), 1, "{body}");
     }
 }
@@ -145,7 +145,7 @@ fn the_answer_to_a_creation_without_a_readable_id_is_not_a_success() {
     ] {
         let rules = acquiring();
         let error = rules
-            .answered(&expects(&rules, &create()), answer(201, body))
+            .answered(&expects(&rules, &create()), answer(201, body), None)
             .expect_err(body);
         assert_eq!(error.code, Code::OutcomeUnknown, "{body}: {error}");
     }
@@ -153,7 +153,7 @@ fn the_answer_to_a_creation_without_a_readable_id_is_not_a_success() {
     let expects = expects(&rules, &create());
     for (status, body) in [(409, "<html>"), (500, ""), (422, r#"{"id":"box-2"}"#)] {
         let seen = rules
-            .answered(&expects, answer(status, body))
+            .answered(&expects, answer(status, body), None)
             .expect("an answer");
         assert!(seen.found.is_empty(), "{status} made nothing");
     }
@@ -182,7 +182,7 @@ fn a_server_that_echoes_what_it_got_tells_nothing() {
         let mut response = answer(200, &format!("{{\"echo\":\"{echo}\"}}"));
         response.head.headers.push(("x-echo".into(), echo.clone()));
         response.head.headers.push((format!("x-{KEY}"), "1".into()));
-        let seen = rules.answered(&expects, response).expect("an answer");
+        let seen = rules.answered(&expects, response, None).expect("an answer");
         assert!(seen.found.is_empty());
         let text = shown(&seen.response);
         assert!(text.matches(REMOVED).count() >= 2, "{text}");
@@ -217,14 +217,18 @@ fn an_answer_in_an_encoding_that_nobody_asked_for_is_not_shown() {
     let read = expects(&rules, &ask("GET", API));
     let act = expects(&rules, &ask("DELETE", &at("/boxes/box-1")));
     for coding in ["gzip", "br", "identity, gzip", "x"] {
-        let error = rules.answered(&read, packed(coding)).expect_err(coding);
+        let error = rules
+            .answered(&read, packed(coding), None)
+            .expect_err(coding);
         assert_eq!(error.code, Code::Unavailable);
-        let error = rules.answered(&act, packed(coding)).expect_err(coding);
+        let error = rules
+            .answered(&act, packed(coding), None)
+            .expect_err(coding);
         assert_eq!(error.code, Code::OutcomeUnknown);
         rules.began(&read, packed(coding).head).expect_err(coding);
     }
     rules
-        .answered(&read, packed("Identity"))
+        .answered(&read, packed("Identity"), None)
         .expect("identity is none");
 }
 
@@ -241,7 +245,7 @@ fn mint(rules: &Rules, keep: &[(&str, &str)], body: &str) -> Seen {
         .headers
         .push(("x-token".into(), MINTED.into()));
     rules
-        .answered(&expects(rules, &request), response)
+        .answered(&expects(rules, &request), response, None)
         .expect("a mint")
 }
 
@@ -291,7 +295,11 @@ fn what_an_answer_mints_is_a_placeholder_wherever_it_stands() {
     );
 
     // Later answers of the call do not show it either.
-    let later = rules.answered(&expects(&rules, &ask("GET", API)), answer(200, MINTED));
+    let later = rules.answered(
+        &expects(&rules, &ask("GET", API)),
+        answer(200, MINTED),
+        None,
+    );
     assert!(!shown(&later.expect("an answer").response).contains(MINTED));
 }
 
@@ -347,6 +355,7 @@ fn of_an_object_that_is_minted_no_part_is_kept_and_not_without_bound() {
         rules.answered(
             &expects,
             answer(200, &serde_json::json!({ "parts": parts }).to_string()),
+            None,
         )
     };
     many(64).expect("as many as there may be");
@@ -355,7 +364,7 @@ fn of_an_object_that_is_minted_no_part_is_kept_and_not_without_bound() {
         let token = format!("token-of-round-{round}");
         let parts: Vec<String> = (0..30).map(|i| format!("{token}-{i}")).collect();
         let answer = answer(200, &serde_json::json!({ "parts": parts }).to_string());
-        if rules.answered(&expects, answer).is_err() {
+        if rules.answered(&expects, answer, None).is_err() {
             return;
         }
     }
@@ -410,14 +419,14 @@ fn a_mint_is_not_read_past() {
         format!("{{\"token\":\"{MINTED}\"}} {{}}"),
     ] {
         rules
-            .answered(&expects, answer(200, &body))
+            .answered(&expects, answer(200, &body), None)
             .expect_err("not the JSON it should be");
     }
     let mut bytes = answer(200, "");
     bytes.body = Content::Bytes([&[0xff], MINTED.as_bytes()].concat());
-    rules.answered(&expects, bytes).expect_err("no text");
+    rules.answered(&expects, bytes, None).expect_err("no text");
     let page = rules
-        .answered(&expects, answer(502, "<html>bad gateway"))
+        .answered(&expects, answer(502, "<html>bad gateway"), None)
         .expect("a proxy's page");
     assert!(page.found.is_empty());
 }

@@ -122,7 +122,7 @@ fn of_two_endpoints_at_one_origin_the_nearer_counts_and_the_other_still_guards()
     let mut both = facts();
     both.endpoints
         .insert("/wide".into(), endpoint("https://api.example", true));
-    both.operations.push(Operation {
+    Arc::make_mut(&mut both.asked).operations.push(Operation {
         endpoint: "/wide".into(),
         ..operation("POST", "/v1/free", Role::Shared)
     });

@@ -65,7 +65,7 @@ fn creation(id: &str, labels: Option<&str>) -> Creation {
 
 fn facts() -> HttpFacts {
     let api = vec!["/api".to_owned()];
-    HttpFacts {
+    let asked = HttpAsked {
         operations: vec![
             // The laxest first: the order must not matter.
             operation("POST", "/*", Role::Shared),
@@ -128,6 +128,9 @@ fn facts() -> HttpFacts {
         ],
         origins: vec!["https://*.files.example:443".into()],
         streams: true,
+    };
+    HttpFacts {
+        asked: Arc::new(asked),
         endpoints: [
             ("/api".to_owned(), endpoint(API, true)),
             ("/other".to_owned(), endpoint(OTHER, true)),
@@ -184,8 +187,10 @@ fn payloads() -> Payloads {
 }
 
 fn rules_of(facts: HttpFacts, reach: Reach, lease: Option<&LeaseScope>) -> Rules {
+    let asked = facts.asked.clone();
     Rules::new(
-        &facts,
+        Arc::new(facts),
+        asked,
         &payloads(),
         reach,
         lease,

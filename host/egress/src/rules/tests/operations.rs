@@ -84,9 +84,11 @@ fn no_operation_makes_a_method_of_what_is_none() {
         "A-METHOD-OF-17-LETTERS",
     ] {
         let mut facts = facts();
-        facts
-            .operations
-            .push(operation(method, "/boxes/{resource}/x", Role::Act));
+        Arc::make_mut(&mut facts.asked).operations.push(operation(
+            method,
+            "/boxes/{resource}/x",
+            Role::Act,
+        ));
         let rules = rules_of(facts, Reach::Act, Some(&lease()));
         refused(&rules, &ask(method, &at("/boxes/box-1/x")));
     }
@@ -241,7 +243,7 @@ fn a_stream_needs_an_operation_even_by_get() {
     assert!(matches!(judged.wire.body, Body::Empty));
 
     let mut none = facts();
-    none.streams = false;
+    Arc::make_mut(&mut none.asked).streams = false;
     let rules = rules_of(none, Reach::Act, Some(&lease()));
     let error = refused_as(
         &rules,

@@ -143,7 +143,7 @@ fn a_credential_goes_to_its_own_endpoints_only() {
 #[test]
 fn a_credential_that_was_not_granted_works_nowhere() {
     let mut less = facts();
-    less.credentials.clear();
+    Arc::make_mut(&mut less.asked).credentials.clear();
     let rules = rules_of(less, Reach::Act, Some(&lease()));
     let bearer = with_header(
         ask("GET", API),

@@ -7,12 +7,16 @@
     reason = "a test fails by panicking, also in what it calls"
 )]
 
+mod crashes;
+mod inspected;
+mod mistakes;
+
 use std::path::PathBuf;
 
 use leasehold_tests::http::{Answer, text};
 use leasehold_tests::machine::{Machine, listed};
 use leasehold_tests::server::{Server, component};
-use leasehold_tests::shape::{changed, modest, shaped, wider};
+use leasehold_tests::shape::{Wider, changed, modest, shaped, wider};
 use leasehold_tests::wait::until;
 use serde_json::{Value, json};
 
@@ -67,7 +71,6 @@ fn narrowed(server: &Server, key: &str) -> Vec<(String, String)> {
     let all = provider["narrowed"].as_array().cloned().unwrap_or_default();
     all.iter()
         .map(|one| (text(&one["capability"]), text(&one["by"])))
-        .filter(|(capability, _)| !matches!(capability.as_str(), "attach" | "reuse"))
         .collect()
 }
 
@@ -131,8 +134,10 @@ fn every_kind_of_wider_upgrade_waits_in_words_while_the_old_revision_serves() {
     };
     let first = server.install_bytes(&shaped(&modest()), "").expect(201);
     let box_ = environment(&server, "box", "shape", &json!({}));
-    for (words, shape) in wider() {
-        let waits = install(&server, &shape);
+    for Wider { words, component } in wider() {
+        let waits = server
+            .upload("POST", "/api/plugins", "application/wasm", &component)
+            .expect(201);
         let told = waits["pending"]["wider"].to_string();
         assert!(told.contains(words), "{words}: {told}");
         assert_eq!(waits["digest"], first["digest"], "{words}");
@@ -389,127 +394,4 @@ fn settings_that_allow_no_provider_ssh_or_memory_bound_every_grant() {
         machine.environment(&server, &machine.directory("leases"), machine.sshd.port());
     let refused = server.acquire(&environment);
     assert_eq!(refused.code(), "egress_denied", "{}", refused.body);
-}
-
-/// Acquires until the provider is left alone, and answers that refusal.
-fn trip(server: &Server, environment: &str) -> Answer {
-    until("the breaker", || {
-        let answer = server.acquire(environment);
-        if answer.code() == "plugin_tripped" {
-            return Some(answer);
-        }
-        assert_eq!(answer.code(), "component_trapped", "{}", answer.body);
-        None
-    })
-}
-
-#[test]
-fn a_provider_that_crashes_again_and_again_takes_no_new_leases_until_a_trial_or_a_person_says_so() {
-    let Some((server, _folder)) = with_settings(
-        "[plugins]\nbreaker-failures = 3\nbreaker-backoff-seconds = 1\nbreaker-longest-backoff-seconds = 3600\n",
-    ) else {
-        return;
-    };
-    let key = "hostile-trap-everywhere";
-    server.install("null").expect(201);
-    server.install(key).expect(201);
-    let null = environment(&server, "null", "null", &json!({}));
-    let bad = environment(&server, "bad", key, &json!({ "at": "acquire" }));
-    let good = environment(&server, "good", key, &json!({ "at": "keep-alive" }));
-    let lease = text(&server.acquire(&good).expect(201)["id"]);
-
-    let refused = trip(&server, &bad);
-    assert_eq!(refused.status, 503, "{}", refused.body);
-    assert!(refused.head.contains("retry-after: "), "{}", refused.head);
-    assert!(
-        text(&refused.json()["error"]).contains("it crashed"),
-        "{}",
-        refused.body
-    );
-    assert!(
-        !refused.body.contains("panics"),
-        "what it said stays with whom it said it to: {}",
-        refused.body
-    );
-    let shown = server.get(&format!("/api/plugins/{key}"));
-    assert_eq!(shown["health"]["trips"], 1, "{shown}");
-    // Teardown and others go on.
-    assert_eq!(server.release(&lease)["status"], "released");
-    let other = text(&server.acquire(&null).expect(201)["id"]);
-    assert_eq!(server.release(&other)["status"], "released");
-
-    // After its backoff one lease is let through, and decides.
-    let lease = until("the trial", || {
-        let answer = server.acquire(&good);
-        (answer.status == 201).then(|| text(&answer.json()["id"]))
-    });
-    server.release(&lease);
-    let health = server.get(&format!("/api/plugins/{key}"))["health"].clone();
-    assert_eq!(health["state"], "working", "{health}");
-
-    // A trial that fails doubles the backoff: now it stays away for long enough to be looked at.
-    trip(&server, &bad);
-    for _ in 0..6 {
-        until("the next trial to fail", || {
-            let answer = server.acquire(&bad);
-            (answer.code() == "component_trapped").then_some(())
-        });
-        if server.get(&format!("/api/plugins/{key}"))["health"]["retryAfterSeconds"]
-            .as_u64()
-            .is_some_and(|seconds| seconds > 6)
-        {
-            break;
-        }
-    }
-    let shown = server.get(&format!("/api/plugins/{key}"));
-    assert_eq!(shown["status"], "tripped", "{shown}");
-    assert_eq!(
-        narrowed(&server, key),
-        [("leases".to_owned(), "health".to_owned())]
-    );
-    let metrics = server.call("GET", "/metrics", None);
-    let line = format!("leasehold_plugin_tripped{{provider=\"{key}\"}} 1");
-    assert!(metrics.body.contains(&line), "{}", metrics.body);
-
-    let reset = server.json(&["plugin", "reset", key]);
-    assert_eq!(reset["status"], "working", "{reset}");
-    server.acquire(&good).expect(201);
-    let told = until("the activity", || {
-        let told = actions(&server, key);
-        let all = ["plugin.tripped", "plugin.recovered", "plugin.reset"];
-        all.iter()
-            .all(|action| told.iter().any(|one| one == action))
-            .then_some(told)
-    });
-    assert!(!told.is_empty());
-}
-
-#[test]
-fn a_component_is_inspected_without_a_server() {
-    let Some(server) = Server::new(&[]) else {
-        return;
-    };
-    let file = server.path().join("shape.wasm");
-    std::fs::write(&file, shaped(&modest())).expect("a file");
-    let looked = server.json(&["plugin", "inspect", &file.display().to_string()]);
-    assert_eq!(looked["key"], "shape", "{looked}");
-    assert_eq!(
-        looked["parts"],
-        json!(["origins", "operations", "credentials"])
-    );
-    let has = |list: &str, name: &str| {
-        let all = looked[list].as_array().cloned().unwrap_or_default();
-        all.iter().any(|one| text(one).starts_with(name))
-    };
-    assert!(has("imports", "leasehold:provider/types@"), "{looked}");
-    assert!(has("exports", "leasehold:provider/lifecycle@"), "{looked}");
-    let words = server.run(&["plugin", "inspect", &file.display().to_string()]);
-    assert!(
-        words.stdout.contains("https://*.acme.dev:443") && words.stdout.contains("request digest"),
-        "{words:?}"
-    );
-    std::fs::write(&file, b"nothing").expect("a file");
-    let refused = server.run(&["plugin", "inspect", &file.display().to_string()]);
-    assert_eq!(refused.code, 2, "{refused:?}");
-    assert!(refused.stderr.contains("not a component"), "{refused:?}");
 }
