@@ -1,89 +1,12 @@
 //! What a collector is told: one trace from a request to its target, and no secret; and that one which is gone costs nothing.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::net::TcpListener;
 
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
-use opentelemetry_proto::tonic::trace::v1::Span;
-use prost::Message;
+use leasehold_parts::{Collector, Spanned};
 use serde_json::json;
 
 use crate::leased::Leased;
 use crate::server::Server;
-
-/// A collector: keeps what it is sent, with the path that it was sent to.
-struct Collector {
-    url: String,
-    got: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
-}
-
-impl Collector {
-    fn start() -> Collector {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let got = Arc::new(Mutex::new(Vec::new()));
-        let keep = Arc::clone(&got);
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let keep = Arc::clone(&keep);
-                std::thread::spawn(move || take(stream.unwrap(), &keep));
-            }
-        });
-        Collector { url, got }
-    }
-
-    fn spans(&self) -> Vec<Span> {
-        let got = self.got.lock().unwrap();
-        let traces = got.iter().filter(|(path, _)| path == "/v1/traces");
-        traces
-            .flat_map(|(_, body)| {
-                ExportTraceServiceRequest::decode(&body[..])
-                    .unwrap()
-                    .resource_spans
-            })
-            .flat_map(|resource| resource.scope_spans)
-            .flat_map(|scope| scope.spans)
-            .collect()
-    }
-}
-
-fn take(stream: TcpStream, keep: &Mutex<Vec<(String, Vec<u8>)>>) {
-    let mut reader = BufReader::new(stream);
-    let (mut path, mut length) = (String::new(), 0);
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).unwrap_or(0) == 0 {
-            return;
-        }
-        let line = line.trim_end().to_ascii_lowercase();
-        if let Some(rest) = line.strip_prefix("post ") {
-            path = rest.split(' ').next().unwrap().to_owned();
-        }
-        if let Some(number) = line.strip_prefix("content-length: ") {
-            length = number.parse().unwrap();
-        }
-        if line.is_empty() {
-            break;
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).unwrap();
-    keep.lock().unwrap().push((path, body));
-    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-    let _ = reader.get_mut().write_all(answer);
-}
-
-fn attribute(span: &Span, key: &str) -> Option<String> {
-    let found = span.attributes.iter().find(|one| one.key == key)?;
-    match found.value.as_ref()?.value.as_ref()? {
-        Any::StringValue(text) => Some(text.clone()),
-        Any::IntValue(number) => Some(number.to_string()),
-        other => Some(format!("{other:?}")),
-    }
-}
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
@@ -91,8 +14,8 @@ const CANARY: &str = "canary-5c1f7e2b9d";
 
 #[test]
 fn a_request_its_component_call_and_what_that_asks_of_the_target_are_one_trace_without_a_secret() {
-    let collector = Collector::start();
-    let Some(mut leased) = Leased::start_with(&["--otlp-endpoint", &collector.url]) else {
+    let collector = Collector::start().unwrap();
+    let Some(mut leased) = Leased::start_with(&["--otlp-endpoint", collector.url()]) else {
         return;
     };
     let server = &leased.server;
@@ -122,54 +45,27 @@ fn a_request_its_component_call_and_what_that_asks_of_the_target_are_one_trace_w
     let key = leased.sshd.key().private.clone();
     assert!(leased.server.end_by("TERM").success());
 
-    let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
-    let spans = collector.spans();
-    let trace: Vec<&Span> = spans
-        .iter()
-        .filter(|span| hex(&span.trace_id) == TRACE)
-        .collect();
+    let spans = collector.spans().unwrap();
+    let trace: Vec<&Spanned> = spans.iter().filter(|span| span.trace == TRACE).collect();
     let named = |name: &str| {
         let found = trace.iter().find(|span| span.name == name);
         let names: Vec<&str> = trace.iter().map(|span| span.name.as_str()).collect();
         *found.unwrap_or_else(|| panic!("no {name} in {names:?}"))
     };
     let request = named("POST /api/environment-leases/{leaseId}/executions");
-    assert_eq!(hex(&request.parent_span_id), PARENT);
-    assert_eq!(
-        attribute(request, "http.response.status_code").as_deref(),
-        Some("200")
-    );
+    assert_eq!(request.parent, PARENT);
+    assert_eq!(request.attribute("http.response.status_code"), Some("200"));
     let call = named("start");
-    assert_eq!(
-        attribute(call, "leasehold.lease").as_deref(),
-        Some(leased.lease.as_str())
-    );
+    assert_eq!(call.attribute("leasehold.lease"), Some(&*leased.lease));
     let way = named("ssh start");
-    let target = attribute(way, "leasehold.target").unwrap();
+    let target = way.attribute("leasehold.target").unwrap();
     assert!(
         target.ends_with(&format!("@127.0.0.1:{}", leased.sshd.port())),
         "{target}"
     );
-    let up = |span: &Span| {
-        let parent = trace.iter().find(|one| one.span_id == span.parent_span_id);
-        parent.map(|span| span.name.clone())
-    };
-    assert_eq!(up(way).as_deref(), Some("start"));
-    assert_eq!(up(call), Some(request.name.clone()));
-    assert!(way.end_time_unix_nano >= way.start_time_unix_nano);
+    assert_eq!((&way.parent, &call.parent), (&call.id, &request.id));
 
-    let got = collector.got.lock().unwrap();
-    let metrics = got.iter().filter(|(path, _)| path == "/v1/metrics");
-    let metrics: Vec<String> = metrics
-        .flat_map(|(_, body)| {
-            ExportMetricsServiceRequest::decode(&body[..])
-                .unwrap()
-                .resource_metrics
-        })
-        .flat_map(|resource| resource.scope_metrics)
-        .flat_map(|scope| scope.metrics)
-        .map(|metric| metric.name)
-        .collect();
+    let metrics = collector.metrics().unwrap();
     assert!(
         metrics
             .iter()
@@ -177,8 +73,8 @@ fn a_request_its_component_call_and_what_that_asks_of_the_target_are_one_trace_w
         "{metrics:?}"
     );
     let key = key.lines().nth(1).unwrap().to_owned();
-    for (path, body) in got.iter() {
-        let text = String::from_utf8_lossy(body);
+    for (path, body) in collector.got() {
+        let text = String::from_utf8_lossy(&body);
         for secret in [CANARY, &key, &token[4..], "x=1", "/leases/"] {
             assert!(!text.contains(secret), "{secret} in what {path} got");
         }
