@@ -486,7 +486,7 @@ impl Tokens {
                 } else {
                     self.refused_ended(&token);
                 }
-                good.then(|| Actor {
+                good.then_some(Actor {
                     display: token.name,
                     kind: ActorKind::Token {
                         id: token.id,

@@ -61,7 +61,7 @@ fn hex(bytes: &[u8]) -> String {
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
-    if digits.len() % 2 != 0 || !text.is_ascii() {
+    if !digits.len().is_multiple_of(2) || !text.is_ascii() {
         return None;
     }
     (0..digits.len())
