@@ -319,6 +319,15 @@ fn a_target_that_nobody_configured_is_refused_and_one_that_is_moved_is_not_store
         "nobody knocked: {:?}",
         machine.sshd.processes()
     );
+    let refused = server.get("/api/activity?action=egress.denied");
+    let refused = &refused["items"][0];
+    assert_eq!(refused["outcome"], "denied", "{refused}");
+    assert_eq!(refused["subjectKind"], "lease", "{refused}");
+    assert_eq!(refused["companyId"], server.company(), "{refused}");
+    let details = &refused["details"];
+    assert_eq!(details["plugin"], "hostile-stray-target", "{refused}");
+    assert_eq!(details["environment"], *environment, "{refused}");
+    assert!(text(&details["reason"]).contains("/elsewhere"), "{refused}");
     house.serves_on();
 
     server.install("hostile-moving-check-config").expect(201);

@@ -152,7 +152,7 @@ impl Companies {
                             Some(&id),
                             "company",
                             &id,
-                            json!({ "name": name, "before": before.name }),
+                            json!({ "changed": ["name"], "name": name, "before": before.name }),
                         ),
                     )
                     .await?;

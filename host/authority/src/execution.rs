@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sqlx::Row as _;
 
-use crate::activity::Entry;
+use crate::activity::{ActivityOutcome, Entry};
 use crate::actor::Actor;
 use crate::error::{Error, Result, code};
 use crate::id;
@@ -520,15 +520,18 @@ async fn record(
     execution: &Execution,
     details: Value,
 ) -> Result<()> {
-    tx.record(
-        actor,
-        Entry::new(
-            action,
-            Some(&execution.company_id),
-            "execution",
-            &execution.id,
-            details,
-        ),
-    )
-    .await
+    let entry = Entry::new(
+        action,
+        Some(&execution.company_id),
+        "execution",
+        &execution.id,
+        details,
+    );
+    // A command that ran is done, whatever it answered.
+    let outcome = match &execution.outcome {
+        Some(Outcome::NotStarted(_)) => ActivityOutcome::Failed,
+        Some(Outcome::Unknown(_)) => ActivityOutcome::Unknown,
+        _ => ActivityOutcome::Done,
+    };
+    tx.record(actor, entry.ended(outcome)).await
 }

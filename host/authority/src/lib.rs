@@ -31,7 +31,10 @@ mod secret;
 mod store;
 mod token;
 
-pub use activity::{Activity, ActivityFilter, ActivityRow, Entry, Head, Verified};
+pub use activity::{
+    Activity, ActivityFilter, ActivityOutcome, ActivityRow, Entry, ExportCheck, ExportChecked,
+    ExportedChain, ExportedRow, Head, Verified,
+};
 pub use actor::{Actor, ActorKind, Role};
 pub use assignment::{
     Assignee, AssigneeKind, AssigneePage, AssigneePatch, Assignees, AssignmentCounts, Level, Links,

@@ -10,7 +10,7 @@ use cap_std::fs::Dir;
 use sqlx::SqliteConnection;
 use zeroize::Zeroizing;
 
-use crate::activity::{self, Activity};
+use crate::activity::{self, Activity, Denials};
 use crate::assignment::Assignees;
 use crate::company::Companies;
 use crate::environment::{EnvironmentMemory, Environments};
@@ -118,6 +118,7 @@ struct Shared {
     environments: Arc<EnvironmentMemory>,
     guard: Arc<Mutex<ClockGuard>>,
     accesses: Arc<AccessLog>,
+    denials: Arc<Denials>,
     named: Arc<NamedUses>,
     started: Instant,
     /// Held for as long as the authority is; the lock goes with the process.
@@ -259,6 +260,7 @@ impl Authority {
                 environments: Arc::default(),
                 guard: Arc::default(),
                 accesses: Arc::default(),
+                denials: Arc::default(),
                 named: Arc::default(),
                 started: Instant::now(),
                 _lock: lock,
@@ -272,6 +274,11 @@ impl Authority {
             && !matches!(error, Error::Closed)
         {
             tracing::error!(%error, "the last accesses of secrets are not recorded");
+        }
+        if let Err(error) = self.shared.denials.flush(&self.shared.store, true).await
+            && !matches!(error, Error::Closed)
+        {
+            tracing::error!(%error, "the last refusals are not recorded");
         }
         self.shared.store.close().await;
     }
@@ -289,6 +296,7 @@ impl Authority {
             store: Arc::clone(&self.shared.store),
             keys: Arc::clone(&self.shared.keys),
             memory: Arc::clone(&self.shared.tokens),
+            activity: self.activity(),
         }
     }
 
@@ -355,6 +363,7 @@ impl Authority {
             store: Arc::clone(&self.shared.store),
             keys: Arc::clone(&self.shared.keys),
             replica: Arc::clone(&self.shared.replica),
+            denials: Arc::clone(&self.shared.denials),
         }
     }
 

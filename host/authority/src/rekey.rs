@@ -155,8 +155,11 @@ async fn take_anew(
         &keys,
         replica,
         &head,
-        now,
-        actor,
+        &activity::Link {
+            at: now,
+            by: &activity::By::of(actor),
+            times: 1,
+        },
         Entry::new(
             "instance.rekeyed",
             None,

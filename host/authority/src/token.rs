@@ -16,7 +16,7 @@ use sqlx::{Row as _, SqliteConnection};
 use tokio::sync::Notify;
 use zeroize::Zeroizing;
 
-use crate::activity::Entry;
+use crate::activity::{Activity, Entry};
 use crate::actor::{Actor, ActorKind, Role};
 use crate::error::{Error, Result};
 use crate::keys::{Keys, Mac};
@@ -104,6 +104,7 @@ pub struct Tokens {
     pub(crate) store: Arc<Store>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) memory: Arc<TokenMemory>,
+    pub(crate) activity: Activity,
 }
 
 fn hash(keys: &Keys, token: &str) -> [u8; 32] {
@@ -422,10 +423,33 @@ impl Tokens {
         });
     }
 
+    /// Notes for the activity that somebody came with a token that nobody has.
+    pub fn refused_unknown(&self) {
+        let details = json!({ "reason": "unknown" });
+        let entry = Entry::new("token.refused", None, "token", "unknown", details);
+        self.activity.deny_nobody(entry);
+    }
+
+    /// The same of one that was good once: whoever has it is no longer who it says.
+    fn refused_ended(&self, token: &Token) {
+        let reason = match token.revoked_at {
+            Some(_) => "revoked",
+            None => "expired",
+        };
+        self.activity.deny_nobody(Entry::new(
+            "token.refused",
+            only(&token.role),
+            "token",
+            &token.id,
+            json!({ "name": token.name, "reason": reason }),
+        ));
+    }
+
     /// Whose token this is; none when it is nobody's, expired or revoked.
     pub async fn authenticate(&self, bearer: &str) -> Result<Option<Actor>> {
         // What cannot be a token costs no database query.
         if !bearer.starts_with(PREFIX) || bearer.len() != PREFIX.len() + 52 {
+            self.refused_unknown();
             return Ok(None);
         }
         let hash = hash(&self.keys, bearer);
@@ -458,18 +482,24 @@ impl Tokens {
                 let (token, _) = token(&self.keys, &row)?;
                 let now = row.try_get("now")?;
                 trusted = token.life(now, TRUSTED);
-                token.is_good(now).then(|| {
+                let good = token.is_good(now);
+                if good {
                     self.note_use(&token, now);
-                    Actor {
-                        display: token.name,
-                        kind: ActorKind::Token {
-                            id: token.id,
-                            role: token.role,
-                        },
-                    }
+                } else {
+                    self.refused_ended(&token);
+                }
+                good.then_some(Actor {
+                    display: token.name,
+                    kind: ActorKind::Token {
+                        id: token.id,
+                        role: token.role,
+                    },
                 })
             }
-            None => None,
+            None => {
+                self.refused_unknown();
+                None
+            }
         };
         let mut known = self
             .memory

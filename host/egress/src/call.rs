@@ -108,6 +108,26 @@ impl CallGate {
         self.open(target)
     }
 
+    /// Records what was let through by what was asked, and refused for where it leads: the address behind a name is known
+    /// when it is dialled.
+    pub(crate) async fn refused_late(&self, at: &At, action: Action, error: &Error) {
+        if error.code != Code::PermissionDenied {
+            return;
+        }
+        let lease = self.scope.lease.as_ref();
+        let record = EgressRecord {
+            target: at.name.clone(),
+            pointer: at.pointer.clone(),
+            action,
+            place: None,
+            denied: Some(error.message.clone()),
+            lease: lease.map(|l| (l.lease.clone(), l.acquisition.clone(), l.epoch)),
+            durable: false,
+        };
+        // It is refused whether it is on record or not.
+        let _ = self.scope.recorder.record(record).await;
+    }
+
     fn judge(&self, target: &str, action: Action) -> Result<(), Error> {
         let deny = |why: &str| Err(failed(Code::PermissionDenied, target, why));
         if !self.scope.grant.ssh {
@@ -193,6 +213,7 @@ impl Egress for Call {
         asked.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    #[tracing::instrument(target = "leasehold::trace", name = "ssh open", skip_all, fields(otel.kind = "client", leasehold.target = tracing::field::Empty))]
     async fn ssh_open(
         &self,
         target: String,
@@ -230,6 +251,7 @@ impl Egress for Call {
             name: configured.identity(),
         };
         let name = at.name.as_str();
+        tracing::Span::current().record("leasehold.target", name);
         if username.is_some() {
             return Err(failed(
                 Code::Unsupported,

@@ -10,6 +10,7 @@ use leasehold_contract::{
     SshSession, Workspace,
 };
 use tokio::time::timeout;
+use tracing::instrument;
 
 use crate::call::{At, CallGate};
 use crate::channel::{Event, exec};
@@ -77,6 +78,7 @@ impl Session {
 
 #[async_trait]
 impl SshSession for Session {
+    #[instrument(target = "leasehold::trace", name = "ssh make-workspace", skip_all, fields(otel.kind = "client", leasehold.target = self.at.name.as_str()))]
     async fn make_workspace(&self, parent: String) -> Result<Workspace, Error> {
         let lease = self.gate.lease(&self.at.name, Action::MakeWorkspace)?;
         self.plain(&[(&parent, "parent")])?;
@@ -84,12 +86,14 @@ impl SshSession for Session {
         remote::make_workspace(&self.route, lease, &parent).await
     }
 
+    #[instrument(target = "leasehold::trace", name = "ssh list-workspaces", skip_all, fields(otel.kind = "client", leasehold.target = self.at.name.as_str()))]
     async fn list_workspaces(&self, parent: String) -> Result<Vec<Workspace>, Error> {
         self.plain(&[(&parent, "parent")])?;
         self.pass(Action::ListWorkspaces, Some(&parent)).await?;
         remote::list_workspaces(&self.route, &parent).await
     }
 
+    #[instrument(target = "leasehold::trace", name = "ssh remove-workspace", skip_all, fields(otel.kind = "client", leasehold.target = self.at.name.as_str()))]
     async fn remove_workspace(&self, parent: String, resource: String) -> Result<(), Error> {
         let lease = self.gate.lease(&self.at.name, Action::RemoveWorkspace)?;
         self.plain(&[(&parent, "parent"), (&resource, "resource")])?;
@@ -104,6 +108,7 @@ impl SshSession for Session {
         remote::remove_workspace(&self.route, &lease.owner_label, &parent, &resource).await
     }
 
+    #[instrument(target = "leasehold::trace", name = "ssh run", skip_all, fields(otel.kind = "client", leasehold.target = self.at.name.as_str()))]
     async fn run(
         &self,
         script: String,
@@ -152,6 +157,7 @@ impl SshSession for Session {
         }
     }
 
+    #[instrument(target = "leasehold::trace", name = "ssh start", skip_all, fields(otel.kind = "client", leasehold.target = self.at.name.as_str()))]
     async fn start(
         &self,
         parent: String,
@@ -242,6 +248,7 @@ impl SshSession for Session {
         ))
     }
 
+    #[instrument(target = "leasehold::trace", name = "ssh state-of", skip_all, fields(otel.kind = "client", leasehold.target = self.at.name.as_str()))]
     async fn state_of(&self, parent: String, id: String) -> Result<CommandState, Error> {
         let lease = self.gate.lease(&self.at.name, Action::StateOf)?;
         self.plain(&[(&parent, "parent"), (&id, "id")])?;
@@ -249,6 +256,7 @@ impl SshSession for Session {
         remote::state_of(&self.route, lease, &parent, &id).await
     }
 
+    #[instrument(target = "leasehold::trace", name = "ssh signal", skip_all, fields(otel.kind = "client", leasehold.target = self.at.name.as_str()))]
     async fn signal(&self, parent: String, id: String, signal: String) -> Result<(), Error> {
         let lease = self.gate.lease(&self.at.name, Action::Signal)?;
         self.plain(&[(&parent, "parent"), (&id, "id")])?;
@@ -256,6 +264,7 @@ impl SshSession for Session {
         remote::signal(&self.route, lease, &parent, &id, &signal).await
     }
 
+    #[instrument(target = "leasehold::trace", name = "ssh put", skip_all, fields(otel.kind = "client", leasehold.target = self.at.name.as_str()))]
     async fn put(&self, root: String, archive: ByteStream) -> Result<(), Error> {
         self.plain(&[(&root, "root")])?;
         let root = remote::directory(&root, "root")?;
@@ -271,6 +280,7 @@ impl SshSession for Session {
             .await
     }
 
+    #[instrument(target = "leasehold::trace", name = "ssh get", skip_all, fields(otel.kind = "client", leasehold.target = self.at.name.as_str()))]
     async fn get(&self, root: String, path: String) -> Result<ByteStream, Error> {
         self.plain(&[(&root, "root"), (&path, "path")])?;
         let root = remote::directory(&root, "root")?;
@@ -284,6 +294,7 @@ impl SshSession for Session {
             .await
     }
 
+    #[instrument(target = "leasehold::trace", name = "ssh forward", skip_all, fields(otel.kind = "client", leasehold.target = self.at.name.as_str()))]
     async fn forward(&self, port: u16) -> Result<Box<dyn Duplex>, Error> {
         if port == 0 {
             return Err(Error::new(

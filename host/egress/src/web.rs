@@ -13,6 +13,8 @@ use leasehold_contract::{
     Piece,
 };
 
+use tracing::Instrument;
+
 use crate::call::{At, CallGate};
 use crate::http::{Answer, Bounds, Destination, Lines, PoolKey, Transport, Wire};
 use crate::rules::{Caught, Effect, Expects, Form, Found, Judged, LineNet, Rules, Seen, Sink};
@@ -31,8 +33,8 @@ pub(crate) struct Web {
 /// A request that was let through and recorded.
 struct Ready<'a> {
     gate: &'a CallGate,
-    /// Whom it goes to, as an administrator typed it.
-    target: String,
+    at: At,
+    action: Action,
     transport: &'a Transport,
     sink: &'a dyn Sink,
     rules: Arc<Rules>,
@@ -138,7 +140,8 @@ impl Web {
         };
         Ok(Ready {
             gate: &self.gate,
-            target: at.name,
+            at,
+            action,
             transport: &http.transport,
             sink: http.sink.as_ref(),
             rules,
@@ -251,7 +254,8 @@ impl Web {
         let ready = self.ready(request, Vec::new(), form).await;
         let Ready {
             gate,
-            target,
+            at,
+            action,
             transport,
             rules,
             wire,
@@ -269,10 +273,15 @@ impl Web {
                 }
             }
         };
-        gate.asking(&target, asked)
+        let streamed = gate
+            .asking(&at.name, asked)
             .await
             .unwrap_or_else(|failed| Err(NoStream::Failed(failed)))
-            .map_err(|none| unstreamed(&rules, none))
+            .map_err(|none| unstreamed(&rules, none));
+        if let Err(NoStream::Failed(error)) = &streamed {
+            gate.refused_late(&at, action, error).await;
+        }
+        streamed
     }
 }
 
@@ -290,7 +299,8 @@ impl Ready<'_> {
     async fn exchange(self) -> Result<(Answer, Expects), Error> {
         let Ready {
             gate,
-            target,
+            at,
+            action,
             transport,
             rules,
             wire,
@@ -299,16 +309,35 @@ impl Ready<'_> {
             bounds,
             ..
         } = self;
-        let answer = gate
-            .asking(&target, transport.exchange(&pool, wire, &bounds))
-            .await
-            .map_err(|e| rules.error(e))?;
-        Ok((answer, expects))
+        let span = tracing::info_span!(
+            target: "leasehold::trace",
+            "http exchange",
+            otel.kind = "client",
+            otel.status_code = tracing::field::Empty,
+            http.response.status_code = tracing::field::Empty,
+            "error.type" = tracing::field::Empty,
+            leasehold.target = at.name.as_str(),
+            leasehold.act = action.as_str(),
+        );
+        let sent = gate.asking(&at.name, transport.exchange(&pool, wire, &bounds));
+        match sent.instrument(span.clone()).await {
+            Ok(answer) => {
+                span.record("http.response.status_code", answer.head.status);
+                Ok((answer, expects))
+            }
+            Err(error) => {
+                let error = rules.error(error);
+                span.record("error.type", error.code.as_str());
+                span.record("otel.status_code", "ERROR");
+                gate.refused_late(&at, action, &error).await;
+                Err(error)
+            }
+        }
     }
 
     /// Sends it, and reports what its answer tells the host before it is given on.
     async fn whole(self) -> Result<HttpResponse, Error> {
-        let (sink, gate, target) = (self.sink, self.gate, self.target.clone());
+        let (sink, gate, target) = (self.sink, self.gate, self.at.name.clone());
         let rules = self.rules.clone();
         let (answer, expects) = self.exchange().await?;
         // Before anything of an answer that cannot be looked into gets into a text.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use leasehold_contract::Error;
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tracing::Instrument;
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 use wasmtime_wasi::{ResourceTable, WasiCtxBuilder};
@@ -51,6 +52,29 @@ pub(crate) enum Function {
 }
 
 impl Function {
+    /// As the contract names it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Function::Describe => "describe",
+            Function::CheckConfig => "check-config",
+            Function::Probe => "probe",
+            Function::Acquire => "acquire",
+            Function::KeepAlive => "keep-alive",
+            Function::Inspect => "inspect",
+            Function::Release => "release",
+            Function::List => "list",
+            Function::Start => "start",
+            Function::Attach => "attach",
+            Function::StateOf => "state-of",
+            Function::Signal => "signal",
+            Function::Resize => "resize",
+            Function::Put => "put",
+            Function::Get => "get",
+            Function::Suspend => "suspend",
+            Function::Resume => "resume",
+        }
+    }
+
     /// Whether egress is closed, whatever object the caller gave.
     pub(crate) fn reaches_nothing(self) -> bool {
         matches!(self, Function::Describe | Function::CheckConfig)
@@ -125,13 +149,19 @@ impl Body {
             under_way.memory(store.data().limiter.peak());
             outcome(answer, store.data(), &meter)
         });
-        let result = match tokio::time::timeout(setup.deadline, whole).await {
+        let span = setup.span(function);
+        let whole = tokio::time::timeout(setup.deadline, whole).instrument(span.clone());
+        let result = match whole.await {
             Ok(result) => result,
             Err(_elapsed) => Err(Failure::Timeout {
                 phase: meter.phase(),
                 waits_for: setup.egress.waits_for(),
             }),
         };
+        if let Err(failure) = &result {
+            span.record("error.type", failure.kind());
+            span.record("otel.status_code", "ERROR");
+        }
         under_way.finish(&result);
         if let Some(watch) = &setup.watch {
             watch(Outcome {

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use leasehold_contract::{Call, CallHost, Code, Egress, Error, Level, Purpose, SshSession, Thing};
+use tracing::Span;
 
+use crate::call::Function;
 use crate::failure::Failure;
 
 /// Removes what a text must not show; applied to whatever a component says.
@@ -41,6 +43,22 @@ pub struct CallSetup {
 }
 
 impl CallSetup {
+    /// The span of this call of `function`, for a collector of traces; never in the log.
+    pub(crate) fn span(&self, function: Function) -> Span {
+        let call = &self.call;
+        tracing::info_span!(
+            target: "leasehold::trace",
+            "component call",
+            otel.name = function.as_str(),
+            otel.status_code = tracing::field::Empty,
+            "error.type" = tracing::field::Empty,
+            leasehold.function = function.as_str(),
+            leasehold.company = call.company.as_str(),
+            leasehold.environment = call.environment.as_deref(),
+            leasehold.lease = call.lease.as_ref().map(|lease| lease.id.as_str()),
+        )
+    }
+
     /// A call that reaches nothing and tells nobody: for `describe`, `check-config` and tests.
     pub fn refusing(purpose: Purpose, deadline: Duration) -> CallSetup {
         CallSetup {

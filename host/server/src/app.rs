@@ -18,6 +18,10 @@ use crate::api::errors::{ApiError, ErrorCode};
 use crate::http::metrics::Metrics;
 use crate::service::Service;
 use crate::settings::Limits;
+use crate::telemetry::Measures;
+
+/// Those who follow or take away the activity at once, at most: each may be slow, and holds a page of it in memory.
+const WATCHERS: usize = 64;
 
 /// Shared by all requests; cheap to clone.
 #[derive(Clone)]
@@ -32,9 +36,11 @@ struct Inner {
     tickets: Tickets,
     service: OnceLock<Service>,
     metrics: Metrics,
+    measures: Option<Measures>,
     closing: CancellationToken,
     streams: TaskTracker,
     strangers: Arc<Semaphore>,
+    watchers: Arc<Semaphore>,
     listening: Option<std::net::SocketAddr>,
 }
 
@@ -47,6 +53,7 @@ impl App {
         operator: OperatorToken,
         operations: Operations,
         features: Features,
+        measures: Option<Measures>,
         closing: CancellationToken,
     ) -> App {
         let strangers = Arc::new(Semaphore::new(limits.unauthenticated_streams));
@@ -59,9 +66,11 @@ impl App {
             tickets: Tickets::default(),
             service: OnceLock::new(),
             metrics: Metrics::new(),
+            measures,
             closing,
             streams: TaskTracker::new(),
             strangers,
+            watchers: Arc::new(Semaphore::new(WATCHERS)),
             listening,
         }))
     }
@@ -130,6 +139,11 @@ impl App {
         &self.0.metrics
     }
 
+    /// What is measured for a collector, where there is one.
+    pub fn measures(&self) -> Option<&Measures> {
+        self.0.measures.as_ref()
+    }
+
     /// Fires when the server was told to stop.
     pub fn closing(&self) -> &CancellationToken {
         &self.0.closing
@@ -143,6 +157,11 @@ impl App {
     /// Places for WebSockets that have not yet said who they are.
     pub fn strangers(&self) -> &Arc<Semaphore> {
         &self.0.strangers
+    }
+
+    /// Places for those who follow the activity.
+    pub fn watchers(&self) -> &Arc<Semaphore> {
+        &self.0.watchers
     }
 
     /// The TCP address that is listened on.

@@ -1,8 +1,8 @@
 //! The Leasehold server: it composes authority, runtime and egress, and speaks HTTP and a command line.
 //!
 //! `access` says who is asking, `api` speaks HTTP, `service` orchestrates, `cli` is the command `leasehold`,
-//! `settings` merges flags, environment and file, `http` is sockets and signals. Invariant: `api` holds no
-//! decision about leases and `service` none about who may ask.
+//! `settings` merges flags, environment and file, `http` is sockets and signals, `telemetry` tells a collector. Invariant:
+//! `api` holds no decision about leases and `service` none about who may ask.
 
 pub mod access;
 pub mod api;
@@ -12,3 +12,4 @@ pub mod http;
 pub mod server;
 pub mod service;
 pub mod settings;
+pub mod telemetry;

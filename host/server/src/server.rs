@@ -10,8 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
-use leasehold_authority::{Actor, Authority, Options, Rekeyed};
+use leasehold_authority::{Actor, Authority, Head, Options, Rekeyed, Verified};
 use tokio_util::sync::CancellationToken;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::access::features::Features;
 use crate::access::operations::NoRule;
@@ -22,6 +25,7 @@ use crate::http::serve;
 use crate::http::signals::Signals;
 use crate::service::{OpenError, Service, ServiceOptions};
 use crate::settings::{LogFormat, Settings};
+use crate::telemetry::{self, Measures, Telemetry};
 
 /// What the service gets to end in order when requests have used up the grace.
 const LAST_MOMENT: Duration = Duration::from_secs(2);
@@ -48,6 +52,9 @@ pub enum ServeError {
     /// The master key, or the database.
     #[error(transparent)]
     Authority(Box<leasehold_authority::OpenError>),
+    /// The activity is not what was written.
+    #[error(transparent)]
+    Activity(leasehold_authority::Error),
     /// A route that the policy does not know: a mistake of this program.
     #[error(transparent)]
     NoRule(#[from] NoRule),
@@ -75,29 +82,39 @@ impl From<OpenError> for ServeError {
     }
 }
 
-/// Starts writing logs to standard error, as the settings say. The error names a filter that cannot be read.
-pub fn start_logs(settings: &Settings) -> Result<(), String> {
-    let filter = tracing_subscriber::EnvFilter::try_new(&settings.log_level).map_err(|e| {
+/// Starts writing logs to standard error, and telemetry to a collector where there is one, as the settings say. The error
+/// names what cannot be read. Where there is a collector, tokio must run already.
+pub fn start_logs(settings: &Settings) -> Result<Option<Telemetry>, String> {
+    let wrong = |e: &dyn std::fmt::Display| {
         format!(
             "log-level: `{}`: {e}; write it like info",
             settings.log_level
         )
-    })?;
-    let logs = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr);
-    let started = match settings.log_format {
+    };
+    let filter = EnvFilter::try_new(&settings.log_level).map_err(|e| wrong(&e))?;
+    // Spans for a collector are no part of the log.
+    let no_spans = format!("{}=off", telemetry::TARGET).parse();
+    let filter = filter.add_directive(no_spans.map_err(|e| wrong(&e))?);
+    let logs = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    let logs = match settings.log_format {
         LogFormat::Text => {
             let colours = io::IsTerminal::is_terminal(&io::stderr());
-            logs.with_ansi(colours).try_init()
+            logs.with_ansi(colours).with_filter(filter).boxed()
         }
-        LogFormat::Json => logs.json().flatten_event(true).try_init(),
+        LogFormat::Json => logs.json().flatten_event(true).with_filter(filter).boxed(),
     };
-    started.map_err(|e| format!("logs cannot be started: {e}"))
+    let telemetry = settings.collector.as_ref().map(Telemetry::start);
+    let telemetry = telemetry.transpose().map_err(|e| e.to_string())?;
+    tracing_subscriber::registry()
+        .with(logs)
+        .with(telemetry.as_ref().map(Telemetry::layer))
+        .try_init()
+        .map_err(|e| format!("logs cannot be started: {e}"))?;
+    Ok(telemetry)
 }
 
 /// Serves until a signal ends it.
-pub async fn run(settings: Settings) -> Result<(), ServeError> {
+pub async fn run(settings: Settings, measures: Option<Measures>) -> Result<(), ServeError> {
     let signals = Signals::catch().map_err(ServeError::Signals)?;
     let closing = CancellationToken::new();
     let hard = CancellationToken::new();
@@ -106,7 +123,7 @@ pub async fn run(settings: Settings) -> Result<(), ServeError> {
         // First: what the second signal cut may be over before this is asked again, and was not in order.
         biased;
         () = hard.cancelled() => Err(ServeError::Cut),
-        ended = serve_until(&settings, &closing, &hard) => ended,
+        ended = serve_until(&settings, measures, &closing, &hard) => ended,
     };
     watching.abort();
     ended
@@ -114,6 +131,7 @@ pub async fn run(settings: Settings) -> Result<(), ServeError> {
 
 async fn serve_until(
     settings: &Settings,
+    measures: Option<Measures>,
     closing: &CancellationToken,
     hard: &CancellationToken,
 ) -> Result<(), ServeError> {
@@ -145,6 +163,7 @@ async fn serve_until(
             environments: settings.environments.enabled,
             managed_only: settings.environments.managed_only,
         },
+        measures,
         closing.clone(),
     );
     match doors.address {
@@ -223,6 +242,22 @@ pub async fn rekey(settings: &Settings) -> Result<Rekeyed, ServeError> {
     Authority::rekey(options, &Actor::local_operator())
         .await
         .map_err(|e| ServeError::Authority(Box::new(e)))
+}
+
+/// Checks the activity's chain, while no server uses the data directory. `kept` is an earlier head, which must be in it.
+pub async fn verify_activity(
+    settings: &Settings,
+    kept: Option<&Head>,
+) -> Result<Verified, ServeError> {
+    if !settings.data_dir.join(DATABASE).exists() {
+        return Err(refused(&settings.data_dir, "has no database"));
+    }
+    let data = open_data_dir(&settings.data_dir)?;
+    let _lock = lock(&data, &settings.data_dir)?;
+    let authority = open_authority(settings, &data).await?;
+    let verified = authority.activity().verify(kept).await;
+    authority.close().await;
+    verified.map_err(ServeError::Activity)
 }
 
 async fn open_authority(settings: &Settings, data: &Dir) -> Result<Authority, ServeError> {

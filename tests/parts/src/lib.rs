@@ -4,9 +4,11 @@
 //! with several login shells, so that nothing of the machine's is changed and no process outlives it; otherwise it
 //! serves the current user only. [`Rooms`] is a small backend with an HTTP API, [`Podman`] a container engine, [`Tap`] what
 //! listens on a wire to one. [`Registry`] is Docker's own, and [`FalseRegistry`] one that does what no real one does.
+//! [`Collector`] takes traces and metrics.
 //! Nothing here depends on the host's crates: it is the other side.
 
 mod chunks;
+mod collector;
 pub mod echo;
 mod false_registry;
 mod key;
@@ -22,6 +24,7 @@ mod sshd;
 mod tap;
 
 pub use chunks::{Chunks, write_chunks};
+pub use collector::{Collector, Spanned};
 pub use false_registry::{FalseRegistry, Hang, MANIFEST, Reply, descriptor, digest_of, manifest};
 pub use key::{Format, KeyPair, Kind};
 pub use owned::listen_as;

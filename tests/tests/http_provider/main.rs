@@ -16,6 +16,7 @@ mod languages;
 mod pools;
 mod secured;
 mod sockets;
+mod traced;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -70,8 +71,13 @@ impl House {
 
     /// One of this provider, where the environment has this token, whether it is good or not.
     fn of(provider: &str, token: &str) -> Option<House> {
+        House::with(provider, token, &["--log-level", "trace"])
+    }
+
+    /// The same of a server with these flags.
+    fn with(provider: &str, token: &str, flags: &[&str]) -> Option<House> {
         let installed = installed(provider)?;
-        let mut server = Server::copy_of(&installed, &["--log-level", "trace"])?;
+        let mut server = Server::copy_of(&installed, flags)?;
         server.begin();
         let rooms = Rooms::start(TOKEN).expect("a room server");
         let mut house = House {

@@ -93,5 +93,15 @@ fn another_origin_gets_no_key_and_what_nobody_typed_or_granted_is_not_even_diall
         "{tries:?}"
     );
     assert!(came(&tries, "port").contains("neither a configured endpoint nor an approved origin"));
+    // Each stands in the activity, with where it was to go and why it did not.
+    let told = den
+        .server()
+        .get("/api/activity?action=egress.denied&limit=1000");
+    let told = told["items"].as_array().into_iter().flatten();
+    let told: Vec<String> = told.map(|row| row["details"].to_string()).collect();
+    for why in ["approved origin", "neither a configured endpoint"] {
+        assert!(told.iter().any(|row| row.contains(why)), "{told:?}");
+    }
+    assert!(told.iter().any(|row| row.contains(&port)), "{told:?}");
     den.nothing_leaked();
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::clock::usable;
 use super::machine::{Effect, Event, Proof, State, Status, step};
 use super::{CLAIM_MS, Lease, Leases, record};
-use crate::activity::Entry;
+use crate::activity::{ActivityOutcome, Entry};
 use crate::actor::Actor;
 use crate::error::{Error, Result, code};
 use crate::policy::Operation;
@@ -495,11 +495,10 @@ fn entry(
             _ => {}
         }
     }
-    Some(Entry::new(
-        action,
-        Some(&lease.company_id),
-        "lease",
-        &lease.id,
-        details,
-    ))
+    let outcome = match after.status {
+        Status::Failed if before != Status::Failed => ActivityOutcome::Failed,
+        _ => ActivityOutcome::Done,
+    };
+    let entry = Entry::new(action, Some(&lease.company_id), "lease", &lease.id, details);
+    Some(entry.ended(outcome))
 }

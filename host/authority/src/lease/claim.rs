@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::Leases;
 use super::journal::{holds, standing};
-use crate::activity::Entry;
+use crate::activity::{ActivityOutcome, Entry};
 use crate::actor::Actor;
 use crate::error::{Error, Result, code};
 use crate::policy::Operation;
@@ -104,7 +104,8 @@ pub(super) async fn refused(
                 "holder": holder, "endpoint": claim.endpoint,
                 "account": claim.account, "resource": claim.resource,
             }),
-        ),
+        )
+        .ended(ActivityOutcome::Denied),
     )
     .await?;
     Ok(Some(holder))

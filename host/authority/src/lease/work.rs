@@ -96,7 +96,7 @@ impl Leases {
                             Some(&lease.company_id),
                             "lease",
                             &id,
-                            json!({ "before": expected, "expiresAt": lease.expires_at }),
+                            json!({ "changed": ["expiresAt"], "before": expected, "expiresAt": lease.expires_at }),
                         ),
                     )
                     .await?;

@@ -366,7 +366,8 @@ impl Plugins {
                     } else {
                         "plugin.disabled"
                     };
-                    tx.record(&actor, Entry::new(action, None, "plugin", &key, json!({})))
+                    let details = json!({ "changed": ["enabled"] });
+                    tx.record(&actor, Entry::new(action, None, "plugin", &key, details))
                         .await?;
                     load(tx, &key).await
                 })

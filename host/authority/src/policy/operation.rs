@@ -166,7 +166,12 @@ operations! {
     PutFiles                "putFiles"                      NO    USE;
     GetFiles                "getFiles"                      NO    USE;
 
-    ListCompanyActivity     "listCompanyActivity"           SEE   NO;
+    ListCompanyActivity     "listCompanyActivity"           READ  NO;
     ListActivity            "listActivity"                  NO    NO;
     VerifyActivity          "verifyActivity"                NO    NO;
+    StreamCompanyActivity   "streamCompanyActivity"         READ  NO;
+    StreamActivity          "streamActivity"                NO    NO;
+    GetActivityHead         "getActivityHead"               NO    NO;
+    ExportActivity          "exportActivity"                NO    NO;
+    CheckActivityExport     "checkActivityExport"           NO    NO;
 }

@@ -210,7 +210,7 @@ impl Secrets {
                             secret.company_id.as_deref(),
                             "secret",
                             &id,
-                            json!({ "name": secret.name, "version": version }),
+                            json!({ "changed": ["status"], "name": secret.name, "version": version }),
                         ),
                     )
                     .await?;

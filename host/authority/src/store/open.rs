@@ -111,6 +111,11 @@ impl Store {
         self.writer.write(work).await
     }
 
+    /// The end of this replica's activity chain, after each commit that moved it.
+    pub fn recorded(&self) -> tokio::sync::watch::Receiver<i64> {
+        self.writer.recorded()
+    }
+
     /// The database's wall time.
     pub async fn now(&self) -> Result<i64> {
         Ok(sqlx::query_scalar(concat!("SELECT ", now_ms!()))

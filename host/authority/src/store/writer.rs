@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use sqlx::{Connection as _, SqliteConnection};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::now_ms;
 use crate::activity::Head;
@@ -147,11 +147,13 @@ where
 pub(crate) struct Writer {
     jobs: Mutex<Option<mpsc::Sender<Box<dyn Job>>>>,
     task: Mutex<Option<tokio::task::JoinHandle<()>>>,
+    recorded: watch::Sender<i64>,
 }
 
 impl Writer {
     pub fn start(db: SqliteConnection, parts: WriterParts) -> Writer {
         let (jobs, queue) = mpsc::channel(QUEUE);
+        let recorded = watch::Sender::new(parts.head.sequence);
         let tx = Tx {
             db,
             keys: parts.keys,
@@ -162,8 +164,14 @@ impl Writer {
         };
         Writer {
             jobs: Mutex::new(Some(jobs)),
-            task: Mutex::new(Some(tokio::spawn(serve(tx, queue)))),
+            task: Mutex::new(Some(tokio::spawn(serve(tx, queue, recorded.clone())))),
+            recorded,
         }
+    }
+
+    /// The end of this replica's activity chain, after each commit that moved it.
+    pub fn recorded(&self) -> watch::Receiver<i64> {
+        self.recorded.subscribe()
     }
 
     pub async fn write<T, F>(&self, work: F) -> Result<T>
@@ -203,9 +211,12 @@ impl Writer {
     }
 }
 
-async fn serve(mut tx: Tx, mut queue: mpsc::Receiver<Box<dyn Job>>) {
+async fn serve(mut tx: Tx, mut queue: mpsc::Receiver<Box<dyn Job>>, recorded: watch::Sender<i64>) {
     while let Some(job) = queue.recv().await {
         transaction(&mut tx, job, &mut queue).await;
+        if *recorded.borrow() != tx.head.sequence {
+            recorded.send_replace(tx.head.sequence);
+        }
     }
     let _ = tx.db.close().await;
 }

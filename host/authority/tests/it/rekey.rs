@@ -228,6 +228,12 @@ async fn everything_is_under_the_new_key_and_what_stands_outside_stays_valid() {
     assert_eq!(last.action, "instance.rekeyed");
     let hex: String = head.mac.iter().map(|b| format!("{b:02x}")).collect();
     assert_eq!(last.details["ends"]["main"]["mac"], hex);
+    authority.activity().verify(Some(&head)).await.unwrap();
+    let forged = Head {
+        mac: vec![7; 32],
+        ..head.clone()
+    };
+    assert!(is_corrupt(authority.activity().verify(Some(&forged)).await));
     authority.close().await;
     drop(authority);
 

@@ -5,6 +5,7 @@
 
 use leasehold_authority::{Actor, Operation, Scope, View};
 
+use super::Refused;
 use crate::api::errors::ApiError;
 
 /// Who asks, and what for. Handlers take it as an extractor.
@@ -20,7 +21,10 @@ impl Caller {
     /// # Errors
     /// 403.
     pub fn admitted(actor: Actor, operation: Operation) -> Result<Caller, ApiError> {
-        actor.may(operation)?;
+        if let Err(error) = actor.may(operation) {
+            let error = ApiError::from(error);
+            return Err(error.of(Refused::to_ask(actor, operation)));
+        }
         Ok(Caller { actor, operation })
     }
 
@@ -34,7 +38,12 @@ impl Caller {
     /// # Errors
     /// 404 of what the caller may not know of.
     pub fn sees(&self, scope: Scope<'_>, what: &'static str, id: &str) -> Result<View, ApiError> {
-        Ok(self.actor.may_on(self.operation, scope, what, id)?)
+        self.actor
+            .may_on(self.operation, scope, what, id)
+            .map_err(|error| {
+                let refused = Refused::row(&self.actor, self.operation, scope, what, id);
+                ApiError::from(error).of(refused)
+            })
     }
 
     /// Of what is the instance's own, or any company's: whoever is bound to companies does not see it.

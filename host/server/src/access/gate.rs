@@ -14,12 +14,15 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use leasehold_authority::{Actor, ActorKind, Authority};
+use tracing::Instrument;
 
 use super::hosts::{is_unsafe, is_upgrade};
 use super::operator::OperatorToken;
-use super::{Caller, Peer};
+use super::{Caller, Peer, Refused};
 use crate::api::errors::{ApiError, ErrorCode};
 use crate::app::App;
+use crate::http::metrics::known_method;
+use crate::telemetry;
 
 /// The id of a request, on its answer as `x-request-id` and in the log.
 #[derive(Clone, Debug)]
@@ -31,7 +34,12 @@ static REQUESTS: AtomicU64 = AtomicU64::new(1);
 const OPEN_PATHS: [&str; 3] = ["/healthz", "/readyz", "/api/openapi.json"];
 
 /// Body types that a page of another origin cannot send without asking first.
-const BODY_TYPES: [&str; 3] = ["application/json", "application/x-tar", "application/wasm"];
+const BODY_TYPES: [&str; 4] = [
+    "application/json",
+    "application/x-tar",
+    "application/wasm",
+    "application/x-ndjson",
+];
 
 /// Passes the request on, or answers it.
 pub async fn pass(State(app): State<App>, mut request: Request, next: Next) -> Response {
@@ -40,8 +48,20 @@ pub async fn pass(State(app): State<App>, mut request: Request, next: Next) -> R
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
     request.extensions_mut().insert(RequestId(id.clone()));
-    let mut response = match admit(&app, &mut request).await {
-        Ok(()) => match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+    let named = route.as_ref().map_or("none", MatchedPath::as_str);
+    let span = telemetry::request(
+        known_method(&method),
+        named,
+        id.to_str().unwrap_or(""),
+        request.headers(),
+    );
+    let admitted = admit(&app, &mut request).instrument(span.clone()).await;
+    let mut response = match admitted {
+        Ok(()) => match AssertUnwindSafe(next.run(request))
+            .catch_unwind()
+            .instrument(span.clone())
+            .await
+        {
             Ok(response) => response,
             Err(_) => {
                 tracing::error!(request = ?id, "a handler panicked");
@@ -49,15 +69,32 @@ pub async fn pass(State(app): State<App>, mut request: Request, next: Next) -> R
                     .into_response()
             }
         },
-        Err(refusal) => refusal.into_response(),
+        Err(mut refusal) => {
+            if let Some(refused) = refusal.refused.take() {
+                refusal.refused = Some(refused.of(&mut request).await);
+            }
+            refusal.into_response()
+        }
     };
+    if let Some(refused) = response.extensions_mut().remove::<Refused>()
+        && let (Some(service), Some(&code)) = (
+            app.service_if_open(),
+            response.extensions().get::<ErrorCode>(),
+        )
+    {
+        refused.note(service.authority(), code);
+    }
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
     let status = response.status();
     let took = started.elapsed();
     app.metrics()
         .request_answered(method.as_str(), route, status.as_u16(), took);
+    if let Some(measures) = app.measures() {
+        measures.request_answered(known_method(&method), route, status.as_u16(), took);
+    }
+    let code = response.extensions().get::<ErrorCode>().map(|c| c.as_str());
+    let trace = telemetry::answered(&span, status.as_u16(), code);
     if is_unsafe(&method) || status.is_server_error() {
-        let code = response.extensions().get::<ErrorCode>().map(|c| c.as_str());
         tracing::info!(
             request = id.to_str().unwrap_or(""),
             method = method.as_str(),
@@ -70,6 +107,10 @@ pub async fn pass(State(app): State<App>, mut request: Request, next: Next) -> R
     }
     let headers = response.headers_mut();
     headers.insert("x-request-id", id);
+    if let Some(trace) = trace {
+        // Of W3C Trace Context, level 2.
+        headers.insert("traceresponse", trace);
+    }
     headers.insert(
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
@@ -190,7 +231,11 @@ async fn identify(
 /// Whose token this is: the operator's own, or one that the authority knows.
 pub async fn actor_of(app: &App, authority: &Authority, token: &str) -> Result<Actor, ApiError> {
     let known = if OperatorToken::looks_like_one(token) {
-        app.operator().matches(token).then(Actor::local_operator)
+        let known = app.operator().matches(token);
+        if !known {
+            authority.tokens().refused_unknown();
+        }
+        known.then(Actor::local_operator)
     } else {
         authority.tokens().authenticate(token).await?
     };

@@ -11,9 +11,11 @@ pub mod gate;
 pub mod hosts;
 pub mod operations;
 pub mod operator;
+mod refused;
 pub mod tickets;
 
 pub use caller::Caller;
+pub use refused::Refused;
 
 /// What a connection says about its other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

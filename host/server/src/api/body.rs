@@ -46,6 +46,9 @@ pub struct Component(pub Bytes);
 /// A body of `application/x-tar`, as it comes.
 pub struct Archive(pub ByteStream);
 
+/// A body of `application/x-ndjson`, as it comes.
+pub struct JsonLines(pub ByteStream);
+
 impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
     type Rejection = ApiError;
 
@@ -210,18 +213,30 @@ impl FromRequest<App> for Archive {
 
     async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
         require_type(request.headers(), "application/x-tar")?;
-        let silence = app.limits().body_timeout;
-        let stream =
-            futures_util::stream::try_unfold(request.into_body(), move |mut body| async move {
-                match next(&mut body, silence).await {
-                    Ok(Some(data)) => Ok(Some((data, body))),
-                    Ok(None) => Ok(None),
-                    Err(e) => Err(std::io::Error::other(e.to_string())),
-                }
-            });
-        let reader = tokio_util::io::StreamReader::new(Box::pin(stream));
-        Ok(Archive(Box::pin(reader)))
+        Ok(Archive(as_it_comes(request, app)))
     }
+}
+
+impl FromRequest<App> for JsonLines {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+        require_type(request.headers(), "application/x-ndjson")?;
+        Ok(JsonLines(as_it_comes(request, app)))
+    }
+}
+
+fn as_it_comes(request: Request, app: &App) -> ByteStream {
+    let silence = app.limits().body_timeout;
+    let stream =
+        futures_util::stream::try_unfold(request.into_body(), move |mut body| async move {
+            match next(&mut body, silence).await {
+                Ok(Some(data)) => Ok(Some((data, body))),
+                Ok(None) => Ok(None),
+                Err(e) => Err(std::io::Error::other(e.to_string())),
+            }
+        });
+    Box::pin(tokio_util::io::StreamReader::new(Box::pin(stream)))
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Caller {

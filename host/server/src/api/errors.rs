@@ -11,6 +11,8 @@ use leasehold_contract::FieldViolation;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::access::Refused;
+
 macro_rules! codes {
     ($($name:ident $text:literal $status:literal $meaning:literal,)*) => {
         /// A stable code of the API. Programs look at it; it never changes its meaning.
@@ -155,6 +157,8 @@ pub struct Parts {
     pub details: Map<String, Value>,
     /// What `Retry-After` says, in seconds.
     pub retry_after: Option<u32>,
+    /// Whom the policy refused what, for the activity; never a part of the answer.
+    pub refused: Option<Refused>,
 }
 
 impl ApiError {
@@ -166,6 +170,7 @@ impl ApiError {
             violations: Vec::new(),
             details: Map::new(),
             retry_after: None,
+            refused: None,
         }))
     }
 
@@ -205,6 +210,12 @@ impl ApiError {
     /// With a further member of `details`.
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> ApiError {
         self.details.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Of the policy.
+    pub fn of(mut self, refused: Refused) -> ApiError {
+        self.refused = Some(refused);
         self
     }
 
@@ -251,6 +262,9 @@ impl IntoResponse for ApiError {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response.extensions_mut().insert(self.code);
+        if let Some(refused) = self.0.refused {
+            response.extensions_mut().insert(refused);
+        }
         response
     }
 }

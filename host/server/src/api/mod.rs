@@ -5,6 +5,8 @@
 
 pub mod accesses;
 pub mod activity;
+pub mod activity_chain;
+pub mod activity_stream;
 pub mod assignments;
 pub mod body;
 pub mod capabilities;

@@ -85,6 +85,8 @@ pub fn routes() -> OpenApiRouter<App> {
     .merge(super::stream::router())
     .merge(super::files::router())
     .merge(super::activity::router())
+    .merge(super::activity_stream::router())
+    .merge(super::activity_chain::router())
     .merge(super::health::router())
 }
 

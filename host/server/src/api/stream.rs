@@ -196,7 +196,10 @@ async fn converse(
             (Value::Object(frame), CLOSE_NORMAL, "the command has ended")
         }
         Err(Over::Gone) => return,
-        Err(Over::Refused(error)) => {
+        Err(Over::Refused(mut error)) => {
+            if let (Some(refused), Some(service)) = (error.refused.take(), app.service_if_open()) {
+                refused.note(service.authority(), error.code);
+            }
             let code = match error.code {
                 ErrorCode::ShuttingDown => CLOSE_GOING_AWAY,
                 ErrorCode::PayloadTooLarge => CLOSE_TOO_LARGE,

@@ -1,4 +1,4 @@
-//! `company`, `token` and `activity`.
+//! `company` and `token`.
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
@@ -22,13 +22,6 @@ const TOKEN: &[Column] = &[
     ("LAST USED", "lastUsedAt"),
     ("REVOKED", "revokedAt"),
 ];
-const ACTIVITY: &[Column] = &[
-    ("POSITION", "position"),
-    ("TIME", "time"),
-    ("ACTOR", "actor"),
-    ("ACTION", "action"),
-    ("SUBJECT", "subjectId"),
-];
 
 /// Which company.
 #[derive(Clone, Debug, Args)]
@@ -42,6 +35,13 @@ impl InCompany {
     /// Whether one was named, by the flag or the environment.
     pub fn is_named(&self) -> bool {
         self.company.is_some()
+    }
+
+    /// The company of this id or name.
+    pub fn named(company: &str) -> InCompany {
+        InCompany {
+            company: Some(company.to_owned()),
+        }
     }
 
     /// Its id: as named, or the only one there is.
@@ -244,46 +244,6 @@ impl TokenCommand {
                 out.told(&gone, "revoked")?;
             }
         }
-        Ok(DONE)
-    }
-}
-
-/// `activity …`
-#[derive(Debug, Args)]
-pub struct ActivityArgs {
-    /// Only what came after this position, oldest first; without, the newest first
-    #[arg(long)]
-    after: Option<i64>,
-    /// Only what was done to the thing of this id
-    #[arg(long, value_name = "ID")]
-    subject: Option<String>,
-    /// At most this many
-    #[arg(long, default_value_t = 100)]
-    limit: u32,
-    /// Check the whole chain instead
-    #[arg(long)]
-    verify: bool,
-}
-
-impl ActivityArgs {
-    /// Does it.
-    pub async fn run(self, client: &Client, out: &Output) -> Result<u8, CliError> {
-        if self.verify {
-            let chain = client.get("/api/activity/chain").await?;
-            out.one(
-                &chain,
-                &[("ROWS", "rows"), ("SEQUENCE", "sequence"), ("HEAD", "head")],
-            )?;
-            return Ok(DONE);
-        }
-        let mut path = format!("/api/activity?limit={}", self.limit);
-        if let Some(after) = self.after {
-            path.push_str(&format!("&after={after}"));
-        }
-        if let Some(subject) = &self.subject {
-            path.push_str(&format!("&subject={}", encode(subject)));
-        }
-        out.list(&client.get(&path).await?, ACTIVITY)?;
         Ok(DONE)
     }
 }

@@ -273,8 +273,32 @@ impl Client {
         self.send(request).await.map(|_| ())
     }
 
-    /// GETs an archive as it comes.
-    pub async fn get_archive(&self, path: &str) -> Result<Incoming, CliError> {
+    /// POSTs lines of JSON that are read while they are sent.
+    pub async fn post_lines(&self, path: &str, lines: Streamed) -> Result<Value, CliError> {
+        let request = self
+            .head(Method::POST, path)
+            .header(CONTENT_TYPE, "application/x-ndjson")
+            .body(Either::Right(StreamBody::new(lines)))
+            .map_err(|e| CliError::Usage(format!("the request cannot be made: {e}")))?;
+        let body = self.send(request).await?.into_body();
+        let body = body.collect().await.map_err(broken)?.to_bytes();
+        serde_json::from_slice(&body).map_err(|e| CliError::Answer(e.to_string()))
+    }
+
+    /// GETs events, after the last that was seen.
+    pub async fn get_events(&self, path: &str, last: Option<&str>) -> Result<Incoming, CliError> {
+        let mut head = self.head(Method::GET, path);
+        if let Some(last) = last {
+            head = head.header("last-event-id", last);
+        }
+        let request = head
+            .body(Either::Left(Full::default()))
+            .map_err(|e| CliError::Usage(format!("the request cannot be made: {e}")))?;
+        Ok(self.send(request).await?.into_body())
+    }
+
+    /// GETs what is read as it comes.
+    pub async fn get_stream(&self, path: &str) -> Result<Incoming, CliError> {
         let request = self
             .head(Method::GET, path)
             .body(Either::Left(Full::default()))

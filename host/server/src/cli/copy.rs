@@ -185,7 +185,7 @@ async fn download(
             to.display()
         )));
     }
-    let mut body = client.get_archive(&files(lease, path)).await?;
+    let mut body = client.get_stream(&files(lease, path)).await?;
     let (sender, receiver) = mpsc::channel::<io::Result<Bytes>>(4);
     let unpacking = tokio::task::spawn_blocking(move || unpack(Chunks::new(receiver), &to));
     let mut broken = None;

@@ -4,6 +4,7 @@
 //! standard output, everything else to standard error.
 
 mod access;
+mod activity;
 mod admin;
 mod assign;
 mod client;
@@ -35,6 +36,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::server;
 use crate::settings::{Places, ServeArgs, Settings};
+use crate::telemetry::Telemetry;
 use client::Client;
 use exit::CliError;
 use output::Output;
@@ -117,8 +119,8 @@ enum Command {
     Exec(exec::ExecArgs),
     /// Copy files into or out of a lease
     Cp(copy::CopyArgs),
-    /// Print the activity
-    Activity(admin::ActivityArgs),
+    /// What happened: print it, follow it, take it away, prove it
+    Activity(Box<activity::ActivityArgs>),
     /// Print a completion script for a shell
     Completions {
         /// Which shell
@@ -190,9 +192,6 @@ fn serve(args: ServeArgs) -> ExitCode {
         Ok(settings) => settings,
         Err(e) => return exit::complain(&e, exit::USAGE),
     };
-    if let Err(message) = server::start_logs(&settings) {
-        return exit::complain(&message, exit::USAGE);
-    }
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -200,7 +199,18 @@ fn serve(args: ServeArgs) -> ExitCode {
         Ok(runtime) => runtime,
         Err(e) => return exit::complain(&e, exit::FAILED),
     };
-    let ended = runtime.block_on(server::run(settings));
+    let telemetry = {
+        let _entered = runtime.enter();
+        match server::start_logs(&settings) {
+            Ok(telemetry) => telemetry,
+            Err(message) => return exit::complain(&message, exit::USAGE),
+        }
+    };
+    let measures = telemetry.as_ref().map(Telemetry::measures);
+    let ended = runtime.block_on(server::run(settings, measures));
+    if let Some(telemetry) = telemetry {
+        telemetry.end();
+    }
     // A compilation that runs on a thread cannot be stopped, and need not be.
     runtime.shutdown_background();
     match ended {
@@ -221,6 +231,9 @@ async fn client_command(global: Global, command: Command) -> Result<u8, CliError
     if let Command::Plugin(command) = command {
         return command.run(connect, &out).await;
     }
+    if let Command::Activity(args) = command {
+        return args.run(connect, &out).await;
+    }
     let client = connect()?;
     match command {
         Command::Secret(secret::SecretCommand::Rekey(args)) => args.run(&out).await,
@@ -240,8 +253,10 @@ async fn client_command(global: Global, command: Command) -> Result<u8, CliError
         Command::Lease(command) => command.run(&client, &out).await,
         Command::Exec(args) => args.run(&client).await,
         Command::Cp(args) => args.run(&client).await,
-        Command::Activity(args) => args.run(&client, &out).await,
-        Command::Serve(_) | Command::Plugin(_) | Command::Completions { .. } => Ok(exit::DONE),
+        Command::Serve(_)
+        | Command::Plugin(_)
+        | Command::Activity(_)
+        | Command::Completions { .. } => Ok(exit::DONE),
     }
 }
 

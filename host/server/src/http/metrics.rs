@@ -44,6 +44,24 @@ struct DirectionLabels {
     direction: &'static str,
 }
 
+fn of_closed_set(method: &str) -> &'static str {
+    match method {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        "OPTIONS" => "OPTIONS",
+        _ => "other",
+    }
+}
+
+/// The method's name, or `other`.
+pub fn known_method(method: &axum::http::Method) -> &'static str {
+    of_closed_set(method.as_str())
+}
+
 /// A method of a closed set: a client can invent others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Method(&'static str);
@@ -102,16 +120,7 @@ impl Metrics {
 
     /// An answer left.
     pub fn request_answered(&self, method: &str, route: &str, status: u16, took: Duration) {
-        let method = Method(match method {
-            "GET" => "GET",
-            "HEAD" => "HEAD",
-            "POST" => "POST",
-            "PUT" => "PUT",
-            "PATCH" => "PATCH",
-            "DELETE" => "DELETE",
-            "OPTIONS" => "OPTIONS",
-            _ => "other",
-        });
+        let method = Method(of_closed_set(method));
         let route = route.to_owned();
         self.0
             .durations

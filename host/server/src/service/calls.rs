@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use leasehold_authority::{Authority, Error as AuthorityError, LABEL_OWNER, Lease};
+use leasehold_authority::{Actor, Authority, Entry, Error as AuthorityError, LABEL_OWNER, Lease};
 use leasehold_contract::{Call, CallHost, Code, Error, Label, LeaseRef, Level, Purpose, Thing};
 use leasehold_egress::{
     Action, CallScope, EgressRecord, LeaseScope, Payloads, Reach, Recorder, Ssh, Transport,
@@ -147,6 +147,9 @@ pub(crate) async fn prepare(
     let listener = Arc::new(Listener {
         authority: authority.clone(),
         provider: context.plugin.manifest().key.clone(),
+        digest: context.plugin.digest_hex(),
+        company: context.company.clone(),
+        environment: context.environment.clone(),
         lease: lease.cloned(),
         execution: kind.execution.clone(),
         redactor: context.redactor.clone(),
@@ -213,6 +216,11 @@ pub(crate) async fn prepare(
 struct Listener {
     authority: Authority,
     provider: String,
+    digest: String,
+    /// Whose environment it is; empty for the instance itself.
+    company: String,
+    /// None for a draft.
+    environment: Option<String>,
     lease: Option<ForLease>,
     execution: Option<String>,
     redactor: Redactor,
@@ -230,7 +238,28 @@ impl Listener {
     fn text(&self, text: &str) -> String {
         leasehold_runtime::clean(text, LOGGED, &self.redactor)
     }
+
+    /// Tells the activity what egress refused to whom, and why: never a header or a body.
+    fn refused(&self, record: &EgressRecord, reason: &str) {
+        let text = |text: &str| leasehold_runtime::clean(text, RECORDED, &self.redactor);
+        let (kind, id) = match (&self.lease, &self.environment) {
+            (Some(lease), _) => ("lease", lease.id.as_str()),
+            (None, Some(environment)) => ("environment", environment.as_str()),
+            (None, None) => ("plugin", self.provider.as_str()),
+        };
+        let details = serde_json::json!({
+            "plugin": self.provider, "digest": self.digest, "environment": self.environment,
+            "act": record.action.as_str(), "target": text(&record.target), "reason": text(reason),
+        });
+        let company = (!self.company.is_empty()).then_some(self.company.as_str());
+        let plugin = Actor::system(format!("plugin {}", self.provider));
+        let entry = Entry::new("egress.denied", company, kind, id, details);
+        self.authority.activity().deny(&plugin, entry);
+    }
 }
+
+/// Text for the activity, which keeps it.
+const RECORDED: usize = 300;
 
 /// Progress as people who wait are shown it: bounded, and one line.
 const SHOWN: usize = 400;
@@ -368,6 +397,7 @@ impl Recorder for Listener {
                 reason,
                 "refused"
             );
+            self.refused(&record, reason);
             return Ok(());
         }
         tracing::debug!(

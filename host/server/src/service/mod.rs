@@ -56,6 +56,7 @@ use leasehold_runtime::{Runtime, Stats};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument;
 
 pub(crate) use capability::{Capability, Effective, Set};
 pub(crate) use choosing::{Assigned, Chosen, NotLeased, Tried};
@@ -368,7 +369,7 @@ impl Service {
 
     /// Runs to its end whether or not anybody waits; a shutdown waits.
     fn background(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.inner.tasks.spawn(work);
+        self.inner.tasks.spawn(work.in_current_span());
     }
 
     /// Runs to its end whether or not the caller goes on waiting, and answers the caller that does.
@@ -376,7 +377,7 @@ impl Service {
         &self,
         work: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
     ) -> Result<T, ServiceError> {
-        match self.inner.tasks.spawn(work).await {
+        match self.inner.tasks.spawn(work.in_current_span()).await {
             Ok(answer) => answer,
             Err(error) => Err(leasehold_authority::Error::Internal(format!(
                 "work on a lease broke off: {error}"

@@ -6,8 +6,8 @@
 use std::time::{Duration, Instant};
 
 use leasehold_authority::{
-    Accessor, Actor, Entry, Environment, EnvironmentDraft, EnvironmentDriver, LOCAL, Lease,
-    Operation, Status, take_pasted,
+    Accessor, ActivityOutcome, Actor, Entry, Environment, EnvironmentDraft, EnvironmentDriver,
+    LOCAL, Lease, Operation, Status, take_pasted,
 };
 use leasehold_contract::{Code, FieldViolation, Finding, Purpose, Severity};
 use leasehold_egress::Reach;
@@ -27,6 +27,15 @@ use super::values::Holder;
 const PROBE: Duration = Duration::from_secs(120);
 /// Findings of one probe that are kept.
 const FINDINGS: usize = 50;
+
+/// How a probe ended, for the activity.
+fn ended(report: &ProbeReport) -> ActivityOutcome {
+    if report.ok {
+        ActivityOutcome::Done
+    } else {
+        ActivityOutcome::Failed
+    }
+}
 
 impl Service {
     /// Probes a saved environment for a company: where it is shared, the one that is named.
@@ -93,7 +102,8 @@ impl Service {
                     "environment",
                     &environment.id,
                     json!({ "ok": report.ok, "findings": report.findings.len(), "durationMs": report.duration_ms }),
-                ),
+                )
+                .ended(ended(&report)),
             )
             .await?;
         Ok(report)
@@ -157,7 +167,8 @@ impl Service {
                     "environment",
                     "unsaved",
                     json!({ "ok": report.ok, "keys": draft.config.len() }),
-                ),
+                )
+                .ended(ended(&report)),
             )
             .await?;
         Ok(report)

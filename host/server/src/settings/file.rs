@@ -28,6 +28,8 @@ pub struct FileSettings {
     pub log_format: Option<LogFormat>,
     /// `log-level = "info"`
     pub log_level: Option<String>,
+    /// `otlp-endpoint = "http://127.0.0.1:4318"`
+    pub otlp_endpoint: Option<String>,
     /// `[limits]`
     pub limits: Option<FileLimits>,
     /// `[plugins]`

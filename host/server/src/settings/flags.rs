@@ -80,6 +80,10 @@ pub struct ServeArgs {
     )]
     pub enable_managed_sandbox_only: Option<bool>,
 
+    /// An OpenTelemetry collector that takes traces and metrics by OTLP/HTTP, such as http://127.0.0.1:4318 [default: none]
+    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
+    pub otlp_endpoint: Option<String>,
+
     /// How long running requests may go on after a signal, in seconds [default: 10]
     #[arg(long, value_name = "SECONDS", env = "LEASEHOLD_SHUTDOWN_GRACE")]
     pub shutdown_grace: Option<u64>,

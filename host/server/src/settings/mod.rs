@@ -17,6 +17,8 @@ use std::time::Duration;
 
 use leasehold_egress::HostRoots;
 
+use crate::telemetry::Collector;
+
 pub use environments::{EnvironmentSettings, FileManagedSandbox, ManagedSettings};
 pub use file::{FileLimits, FileSettings};
 pub use flags::ServeArgs;
@@ -111,6 +113,8 @@ pub struct Settings {
     pub master_key: PathBuf,
     /// How log lines are written.
     pub log_format: LogFormat,
+    /// Who takes traces and metrics.
+    pub collector: Option<Collector>,
     /// What is logged, in the syntax of `tracing`'s filter: `info`, `leasehold_server=debug,info`.
     pub log_level: String,
     /// The limits.
@@ -257,6 +261,12 @@ impl Settings {
                 ),
             ));
         }
+        let collector = args.otlp_endpoint.or(file.otlp_endpoint);
+        let collector = collector
+            .filter(|url| !url.is_empty())
+            .map(|url| url.parse::<Collector>())
+            .transpose()
+            .map_err(|message| SettingsError::invalid("otlp-endpoint", message))?;
         let limits = limits(args.shutdown_grace, file.limits.unwrap_or_default())?;
         let plugins = file.plugins.unwrap_or_default().resolve()?;
         let environments = environments::Said {
@@ -274,6 +284,7 @@ impl Settings {
             allowed_hosts,
             host_roots,
             master_key,
+            collector,
             log_format: args.log_format.or(file.log_format).unwrap_or_default(),
             log_level: args
                 .log_level

@@ -362,6 +362,11 @@ fn every_described_route_is_there_and_refuses_strangers() {
             } else {
                 assert_eq!(stranger.status, 401, "{method} {path}");
             }
+            walked += 1;
+            if !operation["responses"]["200"]["content"]["text/event-stream"].is_null() {
+                // It is there, and has no end.
+                continue;
+            }
             let known = server.operator(&method, &path, "");
             assert!(
                 !matches!(
@@ -371,7 +376,6 @@ fn every_described_route_is_there_and_refuses_strangers() {
                 "{method} {path}"
             );
             assert_ne!(known.status, 500, "{method} {path} {}", known.body);
-            walked += 1;
         }
     }
     assert!(walked > 40, "{walked}");

@@ -31,6 +31,11 @@ pub fn component(name: &str) -> Option<PathBuf> {
 
 impl Leased {
     pub fn new() -> Option<Leased> {
+        Leased::start_with(&[])
+    }
+
+    /// The same of a server with these flags.
+    pub fn start_with(args: &[&str]) -> Option<Leased> {
         let Some(component) = component("ssh") else {
             skipped("`cargo xtask components`");
             return None;
@@ -42,7 +47,7 @@ impl Leased {
         let sshd = Sshd::start(&Options::default()).unwrap();
         let account = sshd.worker().name.clone();
         let place = sshd.directory(&account, "leases").unwrap();
-        let server = Server::start();
+        let server = Server::start_with(args);
         let run = |args: &[&str]| {
             let out = server.home.leasehold().args(args).output().unwrap();
             assert!(

@@ -8,6 +8,7 @@
 )]
 
 mod access;
+mod activity;
 mod api;
 mod archives;
 mod client;
@@ -25,3 +26,4 @@ mod server;
 mod standing;
 mod stream;
 mod switched;
+mod telemetry;

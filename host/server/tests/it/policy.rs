@@ -98,9 +98,14 @@ getExecution            + + - - + + ? ? ! !
 signalExecution         + + - - + + ? ? ! !
 putFiles                + + - - + + ? ? ! !
 getFiles                + + - - + + ? ? ! !
-listCompanyActivity     + + + ? - - - - ! !
+listCompanyActivity     + + ~ ? - - - - ! !
 listActivity            + + - - - - - - ! !
 verifyActivity          + + - - - - - - ! !
+streamCompanyActivity   + + ~ ? - - - - ! !
+streamActivity          + + - - - - - - ! !
+getActivityHead         + + - - - - - - ! !
+exportActivity          + + - - - - - - ! !
+checkActivityExport     + + - - - - - - ! !
 releaseLease            + + - - + + ? ? ! !
 ";
 
@@ -165,6 +170,7 @@ fn query(operation: &str) -> &'static str {
         "resolveEnvironment" => "?name=box",
         "resolveAssignment" => "?agent=a1&run=r1",
         "putFiles" | "getFiles" => "?path=.",
+        "streamActivity" | "streamCompanyActivity" => "?after=0",
         _ => "",
     }
 }
@@ -293,6 +299,9 @@ fn send(server: &Server, actor: Option<&str>, method: &str, path: &str, operatio
     if operation == "putFiles" {
         headers.push(("content-type", "application/x-tar"));
         body = &tar;
+    } else if operation == "checkActivityExport" {
+        headers.push(("content-type", "application/x-ndjson"));
+        body = "{}\n";
     } else if !body.is_empty() {
         headers.push(("content-type", "application/json"));
     }
@@ -308,16 +317,25 @@ fn send(server: &Server, actor: Option<&str>, method: &str, path: &str, operatio
         headers.push(("host", &host));
         return ask(Opened(stream, Vec::new()), method, path, &headers, "").unwrap();
     }
+    if operation.ends_with("Activity") && operation.starts_with("stream") {
+        let stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+        let host = format!("localhost:{}", server.port);
+        headers.push(("host", &host));
+        return ask(Opened(stream, Vec::new()), method, path, &headers, "").unwrap();
+    }
     server.tcp(method, path, &headers, body)
 }
 
-/// A connection that is not read on once it is a WebSocket.
+/// A connection that is not read on once it is a WebSocket, or has told of an event.
 struct Opened(TcpStream, Vec<u8>);
 
 impl Read for Opened {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let opened = self.1.starts_with(b"HTTP/1.1 101 ");
-        if opened && self.1.windows(4).any(|four| four == b"\r\n\r\n") {
+        let has = |text: &[u8]| self.1.windows(text.len()).any(|found| found == text);
+        let upgraded = self.1.starts_with(b"HTTP/1.1 101 ") && has(b"\r\n\r\n");
+        // The last of what there is: later ones come when something happens.
+        let followed = has(b"\nevent: activity\n") && has(b"lease.active");
+        if upgraded || followed {
             return Ok(0);
         }
         let count = self.0.read(buffer)?;
@@ -373,14 +391,13 @@ fn every_route_answers_every_kind_of_actor_as_the_table_says() {
         assert_eq!(row.len(), 1 + ACTORS.len(), "{operation}");
         for (at, wanted) in row[1..].iter().enumerate() {
             let answer = send(server, tokens[at].as_deref(), method, &path, operation);
-            // Where the environment keeps workspaces stands in its row and in its leases'.
-            // What chooses tells names, or none.
-            let tells = match operation {
-                "getCapabilities" | "selectEnvironment" | "resolveAssignment" => {
-                    answer.body.contains("\"box\"")
-                }
-                _ => answer.body.contains("/leases"),
+            // Where the environment keeps workspaces stands in its row and in its leases', and what the target calls one in
+            // the activity. What chooses tells names, or none.
+            let told: &[&str] = match operation {
+                "getCapabilities" | "selectEnvironment" | "resolveAssignment" => &["\"box\""],
+                _ => &["/leases", r#""acq-"#],
             };
+            let tells = told.iter().any(|told| answer.body.contains(told));
             let right = match *wanted {
                 "~" => answer.status == 200 && !tells,
                 "+" if at < 2 && row.contains(&"~") => answer.status == 200 && tells,
