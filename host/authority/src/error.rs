@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub mod code {
     /// A company of this name exists.
     pub const COMPANY_NAME_TAKEN: &str = "company_name_taken";
-    /// The company has an environment of this name.
+    /// An environment of this name is there for a company that would see both.
     pub const ENVIRONMENT_NAME_TAKEN: &str = "environment_name_taken";
     /// The company has a secret of this name.
     pub const SECRET_NAME_TAKEN: &str = "secret_name_taken";
@@ -28,6 +28,12 @@ pub mod code {
     pub const ENVIRONMENT_INACTIVE: &str = "environment_inactive";
     /// The environment is no longer what the caller read.
     pub const ENVIRONMENT_CHANGED: &str = "environment_changed";
+    /// The environment is shared, and a secret of it is another company's.
+    pub const ENVIRONMENT_COMPANY_MISMATCH: &str = "environment_company_mismatch";
+    /// The server keeps the environment as its settings say; only its variables can be changed.
+    pub const ENVIRONMENT_PLATFORM_MANAGED: &str = "environment_platform_managed";
+    /// Nobody leases the server's own machine.
+    pub const ENVIRONMENT_LOCAL: &str = "environment_local";
     /// Leases hold the environment; details have the reasons.
     pub const ENVIRONMENT_NOT_DELETABLE: &str = "environment_not_deletable";
     /// Another lease has the target for itself; details have `leaseId`.

@@ -36,8 +36,9 @@ pub use activity::{
 pub use actor::{Actor, ActorKind, Role};
 pub use company::{Companies, Company};
 pub use environment::{
-    BlastRadius, Environment, EnvironmentDraft, EnvironmentDriver, EnvironmentFilter,
-    EnvironmentPatch, EnvironmentSecrets, EnvironmentStatus, Environments, SecretRef, SecretUse,
+    BlastRadius, Defaults, Environment, EnvironmentDraft, EnvironmentDriver, EnvironmentFilter,
+    EnvironmentPatch, EnvironmentSecrets, EnvironmentStatus, Environments, LOCAL, Managed,
+    SecretRef, SecretUse,
 };
 pub use error::{Error, Result, code};
 pub use execution::{Execution, ExecutionStatus, Executions, NewExecution, Outcome, Settled};

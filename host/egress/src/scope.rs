@@ -53,6 +53,8 @@ pub struct LeaseScope {
 pub struct Payloads {
     values: Vec<(String, Secret)>,
     credentials: Vec<String>,
+    /// Variables of every script, beside those that a component gives it.
+    variables: Vec<(String, String)>,
 }
 
 impl std::fmt::Debug for Payloads {
@@ -76,6 +78,23 @@ impl Payloads {
     /// Names the placeholder of a credential: nothing that goes to a machine may hold it.
     pub fn forbid(&mut self, placeholder: impl Into<String>) {
         self.credentials.push(placeholder.into());
+    }
+
+    /// Gives every script of the call these variables, whose values may hold placeholders: a probe sees what a command of
+    /// the environment would.
+    pub fn give_scripts(&mut self, variables: Vec<(String, String)>) {
+        self.variables = variables;
+    }
+
+    /// A script's variables: those that all have, and over them the component's own.
+    pub(crate) fn of_script(&self, own: Vec<(String, String)>) -> Vec<(String, String)> {
+        let others = self.variables.iter();
+        let mut all: Vec<_> = others
+            .filter(|(name, _)| own.iter().all(|(o, _)| o != name))
+            .cloned()
+            .collect();
+        all.extend(own);
+        all
     }
 
     /// Every placeholder and what it stands for.

@@ -118,6 +118,7 @@ impl SshSession for Session {
         limit: u32,
         deadline: Option<Duration>,
     ) -> Result<Output, Error> {
+        let env = self.gate.scope.payloads.of_script(env);
         let env = self.fill(&script, &args, &env)?;
         let input = self.gate.scope.payloads.fill(stdin.as_bytes(), "stdin")?;
         self.pass(Action::Run, None).await?;

@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::access::features::Features;
 use crate::access::hosts::HostRules;
 use crate::access::operations::Operations;
 use crate::access::operator::OperatorToken;
@@ -31,6 +32,7 @@ struct Inner {
     hosts: HostRules,
     operator: OperatorToken,
     operations: Operations,
+    features: Features,
     tickets: Tickets,
     service: OnceLock<Service>,
     metrics: Metrics,
@@ -51,6 +53,7 @@ impl App {
         operator: OperatorToken,
         operations: Operations,
         measures: Option<Measures>,
+        features: Features,
         closing: CancellationToken,
     ) -> App {
         let strangers = Arc::new(Semaphore::new(limits.unauthenticated_streams));
@@ -59,6 +62,7 @@ impl App {
             limits,
             operator,
             operations,
+            features,
             tickets: Tickets::default(),
             service: OnceLock::new(),
             metrics: Metrics::new(),
@@ -118,6 +122,11 @@ impl App {
     /// What each route is to the policy.
     pub fn operations(&self) -> &Operations {
         &self.0.operations
+    }
+
+    /// What is switched on.
+    pub fn features(&self) -> Features {
+        self.0.features
     }
 
     /// One-use tickets.

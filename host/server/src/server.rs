@@ -16,6 +16,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
+use crate::access::features::Features;
 use crate::access::operations::NoRule;
 use crate::access::operator::{OperatorToken, TokenFileError};
 use crate::app::App;
@@ -159,6 +160,10 @@ async fn serve_until(
         operator,
         operations,
         measures,
+        Features {
+            environments: settings.environments.enabled,
+            managed_only: settings.environments.managed_only,
+        },
         closing.clone(),
     );
     match doors.address {
@@ -183,6 +188,7 @@ async fn serve_until(
         component_bytes: settings.limits.component,
         plugins: settings.plugins.clone(),
         host_roots: settings.host_roots.clone(),
+        environments: settings.environments.clone(),
     };
     let opened = tokio::select! {
         biased;

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::{actions, capabilities, environment, narrowed, with_settings};
 
 /// Acquires until the provider is left alone, and answers that refusal.
-fn trip(server: &Server, environment: &str) -> Answer {
+pub fn trip(server: &Server, environment: &str) -> Answer {
     until("the breaker", || {
         let answer = server.acquire(environment);
         if answer.code() == "plugin_tripped" {

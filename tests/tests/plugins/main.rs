@@ -8,6 +8,7 @@
 )]
 
 mod crashes;
+mod gone;
 mod inspected;
 mod mistakes;
 

@@ -37,7 +37,10 @@ fn what_a_check_of_the_configuration_moves_adds_swaps_or_leaves_out_is_not_saved
             "{how}: {violations}"
         );
     }
-    let stored = server.get(&format!("/api/companies/{}/environments", server.company()));
+    let stored = server.get(&format!(
+        "/api/companies/{}/environments?driver=sandbox",
+        server.company()
+    ));
     assert_eq!(stored, json!([]), "nothing of it was saved");
     // A default that nobody typed, and an address of the component's own, are no endpoints either.
     let tries = den.live(&den.environment(json!({ "how": "nothing", "away": away })));

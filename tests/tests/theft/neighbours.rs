@@ -62,8 +62,12 @@ fn a_room_that_one_lease_has_is_not_made_for_another_and_that_is_recorded() {
     let server = den.server();
     let first = neighbour(&den);
     den.rooms.set_fault(Fault::GiveFirst);
-    let environment =
-        text(&server.get(&format!("/api/companies/{}/environments", server.company()))[0]["id"]);
+    let environment = text(
+        &server.get(&format!(
+            "/api/companies/{}/environments?driver=sandbox",
+            server.company()
+        ))[0]["id"],
+    );
     let refused = server.acquire(&environment);
     assert_eq!(refused.code(), "outcome_unknown", "{}", refused.body);
     assert!(

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Environment, Environments, load};
+use super::{Environment, Environments, default, load, standing};
 use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::error::{Error, Result, code};
@@ -23,7 +23,7 @@ pub struct BlastRadius {
     pub environment_id: String,
     /// Whether nothing stands in the way.
     pub can_delete: bool,
-    /// What does: `active_lease`, `pending_cleanup`.
+    /// What does: `managed_local`, `instance_default`, `active_lease`, `pending_cleanup`.
     pub delete_blocked_reasons: Vec<&'static str>,
     /// Leases that are being acquired, in use, kept or being released.
     pub active_lease_count: i64,
@@ -36,8 +36,10 @@ pub struct BlastRadius {
 }
 
 async fn radius<'e>(db: impl sqlx::Executor<'e, Database = Db>, id: &str) -> Result<BlastRadius> {
-    let (active, pending, ended, bindings): (i64, i64, i64, i64) = sqlx::query_as(
-        "SELECT (SELECT COUNT(*) FROM leases WHERE environment_id = $1
+    let (local, default, active, pending, ended, bindings): (i64, i64, i64, i64, i64, i64) = sqlx::query_as(
+        "SELECT (SELECT COUNT(*) FROM environments WHERE id = $1 AND driver = 'local'),
+                (SELECT COUNT(*) FROM default_environments WHERE environment_id = $1 AND company_id = ''),
+                (SELECT COUNT(*) FROM leases WHERE environment_id = $1
                      AND status IN ('acquiring', 'active', 'releasing', 'retained')),
                 (SELECT COUNT(*) FROM leases WHERE environment_id = $1 AND status = 'pending_cleanup'),
                 (SELECT COUNT(*) FROM leases WHERE environment_id = $1
@@ -47,10 +49,15 @@ async fn radius<'e>(db: impl sqlx::Executor<'e, Database = Db>, id: &str) -> Res
     .bind(id)
     .fetch_one(db)
     .await?;
-    let reasons: Vec<&'static str> = [("active_lease", active), ("pending_cleanup", pending)]
-        .into_iter()
-        .filter_map(|(reason, count)| (count > 0).then_some(reason))
-        .collect();
+    let reasons: Vec<&'static str> = [
+        ("managed_local", local),
+        ("instance_default", default),
+        ("active_lease", active),
+        ("pending_cleanup", pending),
+    ]
+    .into_iter()
+    .filter_map(|(reason, count)| (count > 0).then_some(reason))
+    .collect();
     Ok(BlastRadius {
         environment_id: id.to_owned(),
         can_delete: reasons.is_empty(),
@@ -62,10 +69,39 @@ async fn radius<'e>(db: impl sqlx::Executor<'e, Database = Db>, id: &str) -> Res
     })
 }
 
+impl BlastRadius {
+    /// What stands in the way of deleting the environment of this name.
+    fn in_words(&self, name: &str) -> String {
+        let why = self
+            .delete_blocked_reasons
+            .iter()
+            .map(|reason| match *reason {
+                "managed_local" => {
+                    "it is the server's own machine, which is always there".to_owned()
+                }
+                "instance_default" => {
+                    "it is the instance's default: choose another default first".to_owned()
+                }
+                "active_lease" => format!(
+                    "{} leases of it are live: release them first",
+                    self.active_lease_count
+                ),
+                _ => format!(
+                    "{} leases of it wait for their cleanup: let that end first",
+                    self.pending_cleanup_lease_count
+                ),
+            });
+        format!(
+            "environment {name:?} stays: {}",
+            why.collect::<Vec<_>>().join("; ")
+        )
+    }
+}
+
 impl Environments {
     /// What a deletion would touch.
     pub async fn blast_radius(&self, id: &str) -> Result<BlastRadius> {
-        load(self.store.read(), &self.keys, id).await?;
+        self.get(id).await?;
         radius(self.store.read(), id).await
     }
 
@@ -78,20 +114,17 @@ impl Environments {
         self.store
             .write(move |tx| {
                 Box::pin(async move {
-                    let environment = load(&mut tx.db, &tx.keys, &id).await?;
+                    let environment = memory.shown(load(&mut tx.db, &tx.keys, &id).await?)?;
+                    standing::may_go(&environment)?;
                     let radius = radius(&mut tx.db, &id).await?;
                     if !radius.can_delete {
                         return Err(Error::conflict_with(
                             code::ENVIRONMENT_NOT_DELETABLE,
-                            format!(
-                                "environment {:?} has {} live leases and {} that wait for cleanup: release them first",
-                                environment.name,
-                                radius.active_lease_count,
-                                radius.pending_cleanup_lease_count
-                            ),
+                            radius.in_words(&environment.name),
                             serde_json::to_value(&radius)?,
                         ));
                     }
+                    default::forget(tx, &id).await?;
                     sqlx::query("DELETE FROM environments WHERE id = $1")
                         .bind(&id)
                         .execute(&mut tx.db)
@@ -100,7 +133,7 @@ impl Environments {
                         &actor,
                         Entry::new(
                             "environment.deleted",
-                            Some(&environment.company_id),
+                            environment.company_id.as_deref(),
                             "environment",
                             &id,
                             json!({

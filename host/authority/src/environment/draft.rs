@@ -6,7 +6,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::Environment;
+use super::{Environment, LOCAL};
 use crate::error::{Result, Violations};
 use crate::name;
 use crate::secret::{self, PastedSecret, Reference, Wanted, env_pointer};
@@ -22,7 +22,7 @@ const METADATA: usize = 16 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EnvironmentDriver {
-    /// The server's own machine. Not supported yet.
+    /// The server's own machine: one row, which is never leased.
     Local,
     /// A machine reached by SSH.
     Ssh,
@@ -90,7 +90,7 @@ impl EnvironmentStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EnvironmentDraft {
-    /// 1 to 100 characters, unique in the company.
+    /// 1 to 100 characters, unique in what any company sees.
     pub name: String,
     /// For a person.
     #[serde(default)]
@@ -242,10 +242,19 @@ pub(super) fn check(mut draft: EnvironmentDraft, uses: Vec<SecretUse>) -> Result
         Err(e) => bad.take(e)?,
     }
     if draft.driver == EnvironmentDriver::Local {
-        bad.add(
-            "/driver",
-            "local is not supported yet: use ssh, sandbox or plugin",
-        );
+        for (pointer, is_right) in [
+            ("/provider", draft.provider == LOCAL),
+            ("/config", draft.config.is_empty()),
+            ("/envVars", draft.env_vars.is_empty()),
+        ] {
+            if !is_right {
+                bad.add(
+                    pointer,
+                    "is nothing that the server's own machine has: it is never leased, so it has no provider but local, \
+                     no configuration and no variables",
+                );
+            }
+        }
     }
     let key = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if draft.provider.is_empty()
@@ -364,6 +373,20 @@ fn env_vars(draft: &EnvironmentDraft, bad: &mut Violations) -> Vec<Wanted> {
     wanted
 }
 
+/// The bindings that variables which were saved before need.
+pub(super) fn variables(env_vars: &Map<String, Value>) -> Result<Vec<Wanted>> {
+    let mut bad = Violations::default();
+    let mut wanted = Vec::new();
+    for (name, value) in env_vars {
+        let at = format!("/envVars/{}", name.replace('~', "~0").replace('/', "~1"));
+        let reference = secret::read_reference(value, &env_pointer(name), &at, &mut bad);
+        let used = SecretUse::of_variable(name);
+        wanted.extend(reference.map(|r| want(at, r, used.sites, used.destinations)));
+    }
+    bad.done()?;
+    Ok(wanted)
+}
+
 fn metadata(draft: &EnvironmentDraft, bad: &mut Violations) {
     let Some(metadata) = &draft.metadata else {
         return;
@@ -410,7 +433,7 @@ mod tests {
     fn every_violation_of_a_draft_is_named_at_once() {
         let at = refused(
             draft(json!({
-                "name": " ", "driver": "local", "provider": "No",
+                "name": " ", "driver": "ssh", "provider": "No",
                 "config": { "key": { "type": "secret_ref", "secretId": "sec_a" } },
                 "envVars": { "1A": "x", "NUL": "a\u{0}b", "N": 1, "R": { "type": "secret_ref" } },
                 "metadata": { "leaseholdThing": 1, "platformQualification": 1, "mine": 1 },
@@ -425,7 +448,6 @@ mod tests {
             at,
             [
                 "/name",
-                "/driver",
                 "/provider",
                 "/config/other",
                 "/config/key",

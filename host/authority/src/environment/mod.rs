@@ -1,19 +1,22 @@
-//! Environments: the configured targets of a company.
+//! Environments: the configured targets of a company, or of all companies together.
 //!
 //! A save stores the row and its secrets' bindings in one transaction. `revision` counts the saves, for
 //! compare-and-set; `target_revision` counts what changes the target itself: configuration, driver,
 //! provider, variables, secret versions, plugin revision, and no name, description or metadata. Rows are
 //! authenticated, so that nobody points a credential elsewhere by editing the database.
 
+mod default;
 mod delete;
 mod draft;
 mod row;
+mod standing;
 
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::json;
 
+pub use default::Defaults;
 pub use delete::BlastRadius;
 pub use draft::{
     EnvironmentDraft, EnvironmentDriver, EnvironmentPatch, EnvironmentSecrets, EnvironmentStatus,
@@ -23,6 +26,7 @@ pub use row::{Environment, EnvironmentFilter};
 pub(crate) use row::{
     EnvironmentMemory, load, raise_for_provider, raise_target, sign_again, with_endpoints,
 };
+pub use standing::{LOCAL, Managed};
 
 use crate::activity::Entry;
 use crate::actor::Actor;
@@ -59,6 +63,9 @@ pub struct Environments {
 
 /// Fails unless a plugin of this key is installed and leases this driver.
 async fn check_provider(tx: &mut Tx, draft: &EnvironmentDraft) -> Result<()> {
+    if draft.driver == EnvironmentDriver::Local {
+        return Ok(());
+    }
     let Some(plugin) = plugin::plugin_row(&mut tx.db, &tx.keys, &draft.provider).await? else {
         return Err(Error::invalid(
             "/provider",
@@ -98,7 +105,7 @@ fn taken(name: String) -> impl FnOnce(Error) -> Error {
     move |e| match e {
         Error::Storage(e) if is_unique_violation(&e, "environments.name") => Error::conflict(
             code::ENVIRONMENT_NAME_TAKEN,
-            format!("the company has an environment named {name:?} already"),
+            format!("an environment named {name:?} is there already: choose another name"),
         ),
         other => other,
     }
@@ -113,27 +120,54 @@ impl Environments {
         draft: EnvironmentDraft,
         secrets: impl Into<EnvironmentSecrets>,
     ) -> Result<Environment> {
+        self.create_for(actor, Some(company.to_owned()), draft, secrets.into())
+            .await
+    }
+
+    /// The same of one that all companies share.
+    pub async fn create_shared(
+        &self,
+        actor: &Actor,
+        draft: EnvironmentDraft,
+        secrets: impl Into<EnvironmentSecrets>,
+    ) -> Result<Environment> {
+        self.create_for(actor, None, draft, secrets.into()).await
+    }
+
+    async fn create_for(
+        &self,
+        actor: &Actor,
+        company: Option<String>,
+        draft: EnvironmentDraft,
+        secrets: EnvironmentSecrets,
+    ) -> Result<Environment> {
         actor.may(Operation::CreateEnvironment)?;
         let EnvironmentSecrets {
             uses,
             pasted,
             endpoints,
-        } = secrets.into();
+        } = secrets;
         let checked = draft::check(draft, uses)?;
-        let (actor, company) = (actor.clone(), company.to_owned());
+        if checked.draft.driver == EnvironmentDriver::Local {
+            return Err(self.no_other_local(company.as_deref()).await?);
+        }
+        let actor = actor.clone();
         let memory = Arc::clone(&self.memory);
         self.store
             .write(move |tx| {
                 Box::pin(async move {
-                    company::must_exist(&mut tx.db, &company).await?;
+                    if let Some(company) = &company {
+                        company::must_exist(&mut tx.db, company).await?;
+                    }
                     check_provider(tx, &checked.draft).await?;
+                    row::name_is_free(tx, company.as_deref(), &checked.draft.name, None).await?;
                     let now = tx.now();
                     let environment =
                         Environment::of(id::fresh("env_")?, company, checked.draft, endpoints, now);
                     row::insert(tx, &environment)
                         .await
                         .map_err(taken(environment.name.clone()))?;
-                    let company = &environment.company_id;
+                    let company = environment.company_id.as_deref();
                     secret::put_pasted(tx, &actor, company, &environment.name, pasted).await?;
                     secret::bind(tx, &actor, company, &environment.id, checked.wanted, false)
                         .await?;
@@ -141,7 +175,7 @@ impl Environments {
                         &actor,
                         Entry::new(
                             "environment.created",
-                            Some(&environment.company_id),
+                            environment.company_id.as_deref(),
                             "environment",
                             &environment.id,
                             json!({
@@ -225,7 +259,7 @@ impl Environments {
                         &actor,
                         Entry::new(
                             "environment.updated",
-                            Some(&environment.company_id),
+                            environment.company_id.as_deref(),
                             "environment",
                             &id,
                             json!({ "changed": ["status"], "status": status }),
@@ -241,10 +275,11 @@ impl Environments {
 
     /// One environment.
     pub async fn get(&self, id: &str) -> Result<Environment> {
-        load(self.store.read(), &self.keys, id).await
+        self.memory
+            .shown(load(self.store.read(), &self.keys, id).await?)
     }
 
-    /// A company's environments by name. Answered from memory where that is true: a change by this process
+    /// The environments that a company sees by name: its own, and those that all share. Answered from memory where that is true: a change by this process
     /// shows at once, one by another process on the same database within two seconds.
     pub async fn list(
         &self,
@@ -263,7 +298,7 @@ impl Environments {
 
     /// The secrets that an environment refers to.
     pub async fn secret_refs(&self, id: &str) -> Result<Vec<SecretRef>> {
-        load(self.store.read(), &self.keys, id).await?;
+        self.get(id).await?;
         let rows: Vec<(String, String, String, String, i64)> = sqlx::query_as(
             "SELECT b.secret_id, s.name, b.pointer, b.selector, b.version
              FROM secret_bindings b JOIN secrets s ON s.id = b.secret_id
@@ -309,7 +344,7 @@ async fn update(tx: &mut Tx, save: Save) -> Result<Environment> {
         endpoints,
         memory,
     } = save;
-    let before = load(&mut tx.db, &tx.keys, &id).await?;
+    let before = memory.shown(load(&mut tx.db, &tx.keys, &id).await?)?;
     if before.revision != expected_revision {
         return Err(Error::stale(
             "environment",
@@ -319,14 +354,16 @@ async fn update(tx: &mut Tx, save: Save) -> Result<Environment> {
             ),
         ));
     }
+    standing::may_become(&before, &checked.draft)?;
     check_provider(tx, &checked.draft).await?;
     let d = checked.draft;
+    row::name_is_free(tx, before.company_id.as_deref(), &d.name, Some(&id)).await?;
     let as_before = d.config == before.config && d.env_vars == before.env_vars;
-    secret::put_pasted(tx, &actor, &before.company_id, &d.name, pasted).await?;
+    secret::put_pasted(tx, &actor, before.company_id.as_deref(), &d.name, pasted).await?;
     let rebound = secret::bind(
         tx,
         &actor,
-        &before.company_id,
+        before.company_id.as_deref(),
         &id,
         checked.wanted,
         as_before,
@@ -373,7 +410,7 @@ async fn update(tx: &mut Tx, save: Save) -> Result<Environment> {
         &actor,
         Entry::new(
             "environment.updated",
-            Some(&environment.company_id),
+            environment.company_id.as_deref(),
             "environment",
             &id,
             json!({

@@ -1,7 +1,7 @@
 //! The environment's row: its type, its authentication, its way to the database and the lists in memory.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use sqlx::{Row as _, SqliteConnection};
 
 use super::draft::{EnvironmentDraft, EnvironmentDriver, EnvironmentStatus};
 use crate::company;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, code};
 use crate::keys::{Keys, Mac};
 use crate::store::{Db, Row, Store, Tx};
 
@@ -24,9 +24,9 @@ const TRUSTED: Duration = Duration::from_secs(2);
 pub struct Environment {
     /// `env_…`.
     pub id: String,
-    /// Whose it is.
-    pub company_id: String,
-    /// Unique in the company.
+    /// Whose it is; none where all companies share it.
+    pub company_id: Option<String>,
+    /// Unique in what any company sees.
     pub name: String,
     /// For a person.
     pub description: Option<String>,
@@ -49,6 +49,8 @@ pub struct Environment {
     /// Pointers of what was a field of format `endpoint` when somebody typed this configuration: only these are reached.
     #[serde(skip)]
     pub endpoints: Vec<String>,
+    /// Whether the server made it from its settings, and keeps it as they say.
+    pub managed: bool,
     /// Milliseconds since the epoch.
     pub created_at: i64,
     /// Milliseconds since the epoch.
@@ -74,10 +76,48 @@ impl EnvironmentFilter {
     }
 }
 
+/// Fails where a company that sees an environment of this owner sees another of this name already.
+pub(super) async fn name_is_free(
+    tx: &mut Tx,
+    company: Option<&str>,
+    name: &str,
+    but: Option<&str>,
+) -> Result<()> {
+    let other: Option<String> = sqlx::query_scalar(
+        "SELECT id FROM environments
+         WHERE name = $1 AND ($2 IS NULL OR company_id IS NULL OR company_id = $2)
+           AND id IS DISTINCT FROM $3 LIMIT 1",
+    )
+    .bind(name)
+    .bind(company)
+    .bind(but)
+    .fetch_optional(&mut tx.db)
+    .await?;
+    if other.is_none() {
+        return Ok(());
+    }
+    Err(Error::conflict(
+        code::ENVIRONMENT_NAME_TAKEN,
+        match company {
+            Some(_) => format!(
+                "the company has, or shares, an environment named {name:?} already: choose another name"
+            ),
+            None => format!(
+                "some company has, or all share, an environment named {name:?} already: choose another name"
+            ),
+        },
+    ))
+}
+
 impl Environment {
+    /// Whether nobody ever leases it: it is the server's own machine.
+    pub fn is_local(&self) -> bool {
+        self.driver == EnvironmentDriver::Local
+    }
+
     pub(super) fn of(
         id: String,
-        company: String,
+        company: Option<String>,
         draft: EnvironmentDraft,
         endpoints: Vec<String>,
         now: i64,
@@ -96,6 +136,7 @@ impl Environment {
             revision: 1,
             target_revision: 1,
             endpoints,
+            managed: false,
             created_at: now,
             updated_at: now,
         }
@@ -123,7 +164,8 @@ impl Texts {
     fn mac(&self, keys: &Keys, e: &Environment) -> Mac {
         let mac = Mac::new(&keys.targets, "environment")
             .text(&e.id)
-            .text(&e.company_id)
+            // An id is never empty.
+            .text(e.company_id.as_deref().unwrap_or_default())
             .text(&e.name)
             .text_or(e.description.as_deref())
             .text(e.driver.as_str())
@@ -134,7 +176,8 @@ impl Texts {
             .text(e.status.as_str())
             .int(e.revision)
             .int(e.target_revision);
-        with_endpoints(mac, &self.endpoints)
+        let mac = with_endpoints(mac, &self.endpoints);
+        if e.managed { mac.text("managed") } else { mac }
     }
 }
 
@@ -174,6 +217,7 @@ fn environment(keys: &Keys, row: &Row) -> Result<Environment> {
         revision: row.try_get("revision")?,
         target_revision: row.try_get("target_revision")?,
         endpoints: serde_json::from_str(&texts.endpoints).map_err(|_| corrupt())?,
+        managed: row.try_get("managed")?,
         created_at: row.try_get("created_at")?,
         updated_at: row.try_get("updated_at")?,
     };
@@ -203,8 +247,8 @@ pub(super) async fn insert(tx: &mut Tx, e: &Environment) -> Result<()> {
     sqlx::query(
         "INSERT INTO environments (id, company_id, name, description, driver, provider, config, env_vars,
              metadata, status, revision, target_revision, created_at, updated_at, mac,
-             endpoints)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
+             endpoints, managed)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
     )
     .bind(&e.id)
     .bind(&e.company_id)
@@ -222,6 +266,7 @@ pub(super) async fn insert(tx: &mut Tx, e: &Environment) -> Result<()> {
     .bind(e.updated_at)
     .bind(&mac[..])
     .bind(&texts.endpoints)
+    .bind(e.managed)
     .execute(&mut tx.db)
     .await?;
     Ok(())
@@ -302,7 +347,7 @@ pub(crate) async fn sign_again(db: &mut SqliteConnection, old: &Keys, new: &Keys
             .execute(&mut *db)
             .await?;
     }
-    Ok(rows.len() as u64)
+    Ok(rows.len() as u64 + super::default::sign_again(db, old, new).await?)
 }
 
 struct Remembered {
@@ -311,14 +356,35 @@ struct Remembered {
     asked: Instant,
 }
 
-/// The lists of companies, in memory until something changes.
+/// The lists of what companies see, in memory until something changes; and whether that is the server's own alone.
 #[derive(Default)]
 pub(crate) struct EnvironmentMemory {
     generation: AtomicU64,
     lists: RwLock<HashMap<String, Remembered>>,
+    managed_only: AtomicBool,
 }
 
 impl EnvironmentMemory {
+    /// From now on nothing is there but what the server keeps itself to be leased.
+    pub fn show_managed_only(&self) {
+        self.managed_only.store(true, Ordering::SeqCst);
+        self.generation.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Whether anybody is shown this one.
+    pub fn shows(&self, environment: &Environment) -> bool {
+        environment.managed || !self.managed_only.load(Ordering::SeqCst)
+    }
+
+    /// The same one, where anybody is shown it.
+    pub fn shown(&self, environment: Environment) -> Result<Environment> {
+        if self.shows(&environment) {
+            Ok(environment)
+        } else {
+            Err(Error::not_found("environment", &environment.id))
+        }
+    }
+
     /// Forgets every list once the transaction is durable.
     pub fn forget_after(self: &Arc<Self>, tx: &mut Tx) {
         let memory = Arc::clone(self);
@@ -346,13 +412,16 @@ impl EnvironmentMemory {
         }
         let asked = Instant::now();
         company::must_exist(store.read(), company).await?;
-        let rows = sqlx::query("SELECT * FROM environments WHERE company_id = $1 ORDER BY name")
-            .bind(company)
-            .fetch_all(store.read())
-            .await?;
+        let rows = sqlx::query(
+            "SELECT * FROM environments WHERE company_id = $1 OR company_id IS NULL ORDER BY name",
+        )
+        .bind(company)
+        .fetch_all(store.read())
+        .await?;
         let list: Arc<[Environment]> = rows
             .iter()
             .map(|row| environment(keys, row))
+            .filter(|row| row.as_ref().map_or(true, |e| self.shows(e)))
             .collect::<Result<_>>()?;
         self.lists
             .write()

@@ -20,13 +20,15 @@ use crate::keys::Mac;
 use crate::policy::{Operation, Scope};
 use crate::secret::Accessor;
 use crate::store::{Row, Tx, now_ms};
-use crate::{plugin, secret};
+use crate::{company, plugin, secret};
 
 /// What somebody wants to lease.
 #[derive(Clone, Debug)]
 pub struct AcquireIntent {
     /// Of which environment.
     pub environment: String,
+    /// For which company, where all share the environment; of a company's own none, or that one.
+    pub company: Option<String>,
     /// The target revision that the caller read, and prepared the call for.
     pub target_revision: i64,
     /// The current plugin revision that the caller prepared the call for.
@@ -132,8 +134,9 @@ impl Leases {
         ttl: Option<i64>,
     ) -> Result<Begun> {
         let environment = environment::load(&mut tx.db, &tx.keys, &intent.environment).await?;
+        let company = whose(tx, &environment, intent.company.as_deref()).await?;
         let scope = Scope::Run {
-            company: &environment.company_id,
+            company: &company,
             run: intent.caller.run.as_deref(),
         };
         actor.may_on(
@@ -152,7 +155,7 @@ impl Leases {
             .text_or(intent.caller.issue.as_deref())
             .done();
         if let Some(lease) = self
-            .repeated(tx, &environment.company_id, &intent, &request_digest)
+            .repeated(tx, &company, &intent, &request_digest)
             .await?
         {
             return Ok(Begun {
@@ -168,8 +171,15 @@ impl Leases {
             run: intent.caller.run.clone(),
             ..Accessor::of(&actor, "lease")
         };
-        let pins =
-            secret::pin_for_lease(tx, &environment.company_id, &environment.id, &id, &by).await?;
+        let pins = secret::pin_for_lease(
+            tx,
+            environment.company_id.as_deref(),
+            &company,
+            &environment.id,
+            &id,
+            &by,
+        )
+        .await?;
         let versions: std::collections::BTreeMap<String, PinnedVersion> = pins
             .into_iter()
             .map(|(pointer, (secret_id, version))| (pointer, PinnedVersion { secret_id, version }))
@@ -189,7 +199,7 @@ impl Leases {
             acquisition: id::fresh("acq-")?,
             incarnation: self.incarnation.to_string(),
             fingerprint: base32(&fingerprint[..16]),
-            company_id: environment.company_id,
+            company_id: company,
             environment_id: environment.id,
             environment: environment.name,
             target_revision: environment.target_revision,
@@ -266,7 +276,34 @@ impl Leases {
     }
 }
 
+/// Whose a lease of an environment is.
+async fn whose(tx: &mut Tx, environment: &Environment, asked: Option<&str>) -> Result<String> {
+    match (&environment.company_id, asked) {
+        (Some(own), Some(other)) if own != other => {
+            Err(Error::not_found("environment", &environment.id))
+        }
+        (Some(own), _) => Ok(own.clone()),
+        (None, Some(company)) => {
+            company::must_exist(&mut tx.db, company).await?;
+            Ok(company.to_owned())
+        }
+        (None, None) => Err(Error::invalid(
+            "/companyId",
+            "the environment is shared by all companies: say for which of them the lease is",
+        )),
+    }
+}
+
 async fn may_lease(tx: &mut Tx, environment: &Environment, intent: &AcquireIntent) -> Result<()> {
+    if environment.is_local() {
+        return Err(Error::conflict(
+            code::ENVIRONMENT_LOCAL,
+            format!(
+                "environment {:?} is the server's own machine, which is never leased",
+                environment.name
+            ),
+        ));
+    }
     if environment.status != EnvironmentStatus::Active {
         return Err(Error::conflict(
             code::ENVIRONMENT_INACTIVE,

@@ -15,8 +15,8 @@ use crate::store::Db;
 /// Which leases to list; newest first.
 #[derive(Clone, Debug, Default)]
 pub struct LeaseFilter {
-    /// Of this company only.
-    pub company: Option<String>,
+    /// Of these companies only; empty: of all.
+    pub companies: Vec<String>,
     /// Of this environment only.
     pub environment: Option<String>,
     /// Made for this run only.
@@ -60,8 +60,13 @@ impl Leases {
             n => n.min(1000),
         };
         let mut sql: QueryBuilder<Db> = QueryBuilder::new("SELECT * FROM leases WHERE 1 = 1");
-        if let Some(company) = &filter.company {
-            sql.push(" AND company_id = ").push_bind(company);
+        if !filter.companies.is_empty() {
+            sql.push(" AND company_id IN (");
+            let mut list = sql.separated(", ");
+            for company in &filter.companies {
+                list.push_bind(company);
+            }
+            sql.push(")");
         }
         if let Some(environment) = &filter.environment {
             sql.push(" AND environment_id = ").push_bind(environment);

@@ -69,11 +69,14 @@ operations! {
     Whoami                  "whoami"                        ANY   ANY;
     GetProgress             "getProgress"                   ANY   ANY;
     Metrics                 "metrics"                       NO    NO;
+    GetInstanceSettings     "getInstanceSettings"           ANY   NO;
+    UpdateInstanceSettings  "updateInstanceSettings"        NO    NO;
 
     ListCompanies           "listCompanies"                 ANY   ANY;
     CreateCompany           "createCompany"                 NO    NO;
     GetCompany              "getCompany"                    SEE   NO;
     RenameCompany           "renameCompany"                 NO    NO;
+    ExportCompany           "exportCompany"                 NO    NO;
 
     ListTokens              "listTokens"                    NO    NO;
     CreateToken             "createToken"                   NO    NO;
@@ -115,6 +118,8 @@ operations! {
     ProbeEnvironment        "probeEnvironment"              NO    NO;
     ProbeDraft              "probeDraft"                    NO    NO;
     FetchHostKey            "fetchHostKey"                  NO    NO;
+    GetDefaultEnvironment   "getDefaultEnvironment"         SEE   NO;
+    SetDefaultEnvironment   "setDefaultEnvironment"         NO    NO;
 
     AcquireLease            "acquireLease"                  NO    USE;
     ListLeases              "listLeases"                    READ  USE;

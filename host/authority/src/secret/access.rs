@@ -33,6 +33,8 @@ pub struct Accessor {
     pub lease: Option<String>,
     /// For which run of the client's.
     pub run: Option<String>,
+    /// For which company, where the environment is shared by all.
+    pub company: Option<String>,
 }
 
 impl Accessor {
@@ -43,6 +45,7 @@ impl Accessor {
             purpose,
             lease: None,
             run: None,
+            company: None,
         }
     }
 }

@@ -16,9 +16,9 @@ use super::{Secret, row, version};
 use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::environment::{self, EnvironmentMemory};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, code};
 use crate::keys::Key;
-use crate::store::{Tx, now_ms};
+use crate::store::{Db, Tx, now_ms};
 
 /// A use that an environment's configuration asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ async fn bound(tx: &mut Tx, environment: &str) -> Result<BTreeMap<String, Bound>
 pub(crate) async fn bind(
     tx: &mut Tx,
     actor: &Actor,
-    company: &str,
+    company: Option<&str>,
     environment: &str,
     wanted: Vec<Wanted>,
     as_before: bool,
@@ -92,7 +92,7 @@ pub(crate) async fn bind(
             continue;
         }
         let secret = match row::load(&mut tx.db, &keys, &want.secret_id).await {
-            Ok(secret) if secret.serves(company) => secret,
+            Ok(secret) if company.is_none_or(|company| secret.serves(company)) => secret,
             Err(Error::NotFound { .. }) if as_before => continue,
             Ok(_) | Err(Error::NotFound { .. }) => {
                 violations.add(
@@ -115,7 +115,7 @@ pub(crate) async fn bind(
             }
         };
         let aad = Aad::place(
-            company,
+            company.unwrap_or_default(),
             &Place {
                 holder: Holder::Environment(environment),
                 pointer: &want.pointer,
@@ -153,7 +153,7 @@ pub(crate) async fn bind(
             actor,
             Entry::new(
                 "secret.bound",
-                Some(company),
+                company,
                 "secret",
                 &secret.id,
                 json!({
@@ -176,7 +176,7 @@ pub(crate) async fn bind(
             actor,
             Entry::new(
                 "secret.unbound",
-                Some(company),
+                company,
                 "secret",
                 &old.secret_id,
                 json!({ "environment": environment, "pointer": pointer }),
@@ -206,7 +206,8 @@ pub(super) async fn follow_latest(
     let mut environments = Vec::new();
     for row in rows {
         let environment: String = row.try_get("environment_id")?;
-        let company: String = row.try_get("company_id")?;
+        let company: Option<String> = row.try_get("company_id")?;
+        let company = company.unwrap_or_default();
         let pointer: String = row.try_get("pointer")?;
         let sites: String = row.try_get("sites")?;
         let destinations: String = row.try_get("destinations")?;
@@ -253,15 +254,51 @@ pub(super) async fn follow_latest(
     Ok(environments.len())
 }
 
+/// Fails where a secret that an environment uses is another company's than the one that it is used for: an environment
+/// that all companies share may use a company's secret, for that company alone. Nothing is opened. A company's own
+/// environment was saved with no secret of another one, and an edit of either row is noticed where they are believed.
+pub(super) async fn serve<'e>(
+    db: impl sqlx::Executor<'e, Database = Db>,
+    environment: &str,
+    company: &str,
+) -> Result<()> {
+    let foreign: Option<String> = sqlx::query_scalar(
+        "SELECT b.pointer FROM secret_bindings b
+         JOIN environments e ON e.id = b.environment_id JOIN secrets s ON s.id = b.secret_id
+         WHERE b.environment_id = $1 AND e.company_id IS NULL AND s.company_id <> $2 ORDER BY b.pointer LIMIT 1",
+    )
+    .bind(environment)
+    .bind(company)
+    .fetch_optional(db)
+    .await?;
+    match foreign {
+        None => Ok(()),
+        Some(pointer) => Err(foreign_secret(&pointer, company)),
+    }
+}
+
+pub(super) fn foreign_secret(pointer: &str, company: &str) -> Error {
+    Error::conflict(
+        code::ENVIRONMENT_COMPANY_MISMATCH,
+        format!(
+            "the environment's secret at {pointer} belongs to another company than {company}: use it for that company, \
+             or put a secret of the instance there"
+        ),
+    )
+}
+
 /// Copies the environment's bindings to a lease, wrapped for it: what it was acquired with, whatever the
-/// environment becomes. On record as accesses of `by`. Returns pointer and version of each.
+/// environment becomes. On record as accesses of `by`. `owner` is whose the environment is, `company` whose the lease:
+/// of one that all share they differ, and then no secret of another company is had. Returns pointer and version of each.
 pub(crate) async fn pin_for_lease(
     tx: &mut Tx,
+    owner: Option<&str>,
     company: &str,
     environment: &str,
     lease: &str,
     by: &Accessor,
 ) -> Result<BTreeMap<String, (String, i64)>> {
+    serve(&mut tx.db, environment, company).await?;
     let mut versions = BTreeMap::new();
     for (pointer, b) in bound(tx, environment).await? {
         let place = |holder| Place {
@@ -274,7 +311,10 @@ pub(crate) async fn pin_for_lease(
         };
         let key = seal::unwrap_key(
             &tx.keys.secrets,
-            &Aad::place(company, &place(Holder::Environment(environment))),
+            &Aad::place(
+                owner.unwrap_or_default(),
+                &place(Holder::Environment(environment)),
+            ),
             &b.wrapped,
             &format!("the binding of a secret at {pointer} of environment {environment}"),
         )?;

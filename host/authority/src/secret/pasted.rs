@@ -235,11 +235,12 @@ fn wipe(value: Value) {
     }
 }
 
-/// Keeps what was taken out of an environment, as secrets of its company.
+/// Keeps what was taken out of an environment, as secrets of its company, or of the instance where it
+/// is shared.
 pub(crate) async fn put(
     tx: &mut Tx,
     actor: &Actor,
-    company: &str,
+    company: Option<&str>,
     environment: &str,
     pasted: Vec<PastedSecret>,
 ) -> Result<()> {
@@ -253,7 +254,7 @@ pub(crate) async fn put(
             actor,
             one.id,
             NewSecret {
-                company: Some(company.to_owned()),
+                company: company.map(str::to_owned),
                 name,
                 purpose: one.purpose,
                 description: None,
@@ -268,7 +269,7 @@ pub(crate) async fn put(
 /// The environment's name and the field's; with a part of the id where that is taken.
 async fn free_name(
     tx: &mut Tx,
-    company: &str,
+    company: Option<&str>,
     environment: &str,
     field: &str,
     id: &str,
@@ -279,7 +280,7 @@ async fn free_name(
         .take(MADE_UP)
         .collect();
     let taken: bool = sqlx::query_scalar(
-        "SELECT EXISTS (SELECT 1 FROM secrets WHERE company_id = $1 AND name = $2)",
+        "SELECT EXISTS (SELECT 1 FROM secrets WHERE company_id IS NOT DISTINCT FROM $1 AND name = $2)",
     )
     .bind(company)
     .bind(&plain)

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use super::access::{self, Accessor, Note};
 use super::reference::Selector;
 use super::seal::{self, Aad, Holder, Place};
-use super::{Secrets, row, version};
+use super::{Secrets, binding, row, version};
 use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::error::{Error, Result};
@@ -120,10 +120,24 @@ impl Secrets {
         by: &Accessor,
     ) -> Result<Resolved> {
         let pin = pin(row)?;
-        let company: String = row.try_get("company_id")?;
+        let owner: Option<String> = row.try_get("company_id")?;
         let scope: Option<String> = row.try_get("scope")?;
         let destinations: String = row.try_get("destinations")?;
         let what = format!("the binding of secret {} at {}", pin.secret_id, pin.pointer);
+        // What all companies share is used for one of them, and no other's secret is.
+        let company = owner
+            .as_ref()
+            .or(by.company.as_ref())
+            .cloned()
+            .ok_or_else(|| {
+                Error::invalid(
+                    "?companyId",
+                    "the environment is shared by all companies: say for which of them",
+                )
+            })?;
+        if owner.is_none() && scope.as_ref().is_some_and(|own| *own != company) {
+            return Err(binding::foreign_secret(&pin.pointer, &company));
+        }
         let place = Place {
             holder,
             pointer: &pin.pointer,
@@ -134,7 +148,7 @@ impl Secrets {
         };
         let key = seal::unwrap_key(
             &self.keys.secrets,
-            &Aad::place(&company, &place),
+            &Aad::place(owner.as_deref().unwrap_or_default(), &place),
             row.try_get("wrapped")?,
             &what,
         )?;
@@ -164,6 +178,14 @@ impl Secrets {
             },
         );
         Ok(Resolved { value, pin })
+    }
+
+    /// Whether an environment can be used for a company: no secret of it is another company's. Nothing is opened.
+    ///
+    /// # Errors
+    /// [`code::ENVIRONMENT_COMPANY_MISMATCH`](crate::code::ENVIRONMENT_COMPANY_MISMATCH), which names the place.
+    pub async fn serve(&self, environment: &str, company: &str) -> Result<()> {
+        binding::serve(self.store.read(), environment, company).await
     }
 
     /// The places that are bound in an environment.

@@ -74,7 +74,8 @@ fn again(old: &Keys, new: &Keys, found: &Row, holder: Holder<'_>) -> Result<Vec<
         sites: found.try_get("sites")?,
         destinations: found.try_get("destinations")?,
     };
-    let aad = Aad::place(found.try_get("company_id")?, &place);
+    let company: Option<&str> = found.try_get("company_id")?;
+    let aad = Aad::place(company.unwrap_or_default(), &place);
     let what = format!(
         "the binding of secret {} at {}",
         place.secret, place.pointer

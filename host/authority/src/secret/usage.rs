@@ -29,8 +29,8 @@ pub struct EnvironmentUse {
     pub environment_id: String,
     /// Its name.
     pub name: String,
-    /// Whose it is.
-    pub company_id: String,
+    /// Whose it is; none where all companies share it.
+    pub company_id: Option<String>,
     /// A pointer into its configuration, or `env:NAME`.
     pub pointer: String,
     /// Which version is meant.
@@ -127,7 +127,7 @@ pub(super) async fn of(
     id: &str,
     version: Option<i64>,
 ) -> Result<SecretUses> {
-    let rows: Vec<(String, String, String, String, String, i64)> = sqlx::query_as(
+    let rows: Vec<(String, String, Option<String>, String, String, i64)> = sqlx::query_as(
         "SELECT b.environment_id, e.name, e.company_id, b.pointer, b.selector, b.version
          FROM secret_bindings b JOIN environments e ON e.id = b.environment_id
          WHERE b.secret_id = $1 AND ($2 IS NULL OR b.version = $2) ORDER BY b.environment_id, b.pointer",

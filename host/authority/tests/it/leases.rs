@@ -607,7 +607,7 @@ async fn lists_page_newest_first_and_filter() {
     };
     assert_eq!(p.leases().list(&failed).await.unwrap().items.len(), 1);
     let none = LeaseFilter {
-        company: Some("com_none".into()),
+        companies: vec!["com_none".into()],
         ..Default::default()
     };
     assert!(p.leases().list(&none).await.unwrap().items.is_empty());

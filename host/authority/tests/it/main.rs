@@ -17,6 +17,7 @@ mod opening;
 mod place;
 mod plugins;
 mod rekey;
+mod rows;
 mod secret_uses;
 mod secrets;
 mod storage;

@@ -177,6 +177,7 @@ impl Furniture {
     pub fn intent(&self) -> AcquireIntent {
         AcquireIntent {
             environment: self.environment.id.clone(),
+            company: None,
             target_revision: self.environment.target_revision,
             plugin_digest: now(&self.plugin).digest.clone(),
             purpose: Purpose::Run,

@@ -38,6 +38,24 @@ async fn furnished() -> (Place, Furniture, Lease, String) {
         .put_version(&operator(), &f.secret, bytes("value two"))
         .await
         .unwrap();
+    let id = &f.environment.id;
+    p.environments()
+        .set_default(&operator(), Some(&f.company), Some(id))
+        .await
+        .unwrap();
+    let instance = p.secrets();
+    let shared = instance
+        .create(&operator(), new_secret(None, "of all", "value three"))
+        .await
+        .unwrap();
+    p.environments()
+        .create_shared(
+            &operator(),
+            draft("everybody's", &shared.id),
+            vec![key_use("10.0.0.5")],
+        )
+        .await
+        .unwrap();
     (p, f, lease, bearer.to_string())
 }
 
@@ -85,6 +103,21 @@ async fn whole(authority: &Authority, f: &Furniture, lease: &Lease, bearer: &str
     assert_eq!(authority.tokens().list(None).await.unwrap().len(), 1);
     authority.plugins().get("ssh").await.unwrap();
     authority.environments().get(id).await.unwrap();
+    let defaults = authority.environments().defaults(Some(&f.company)).await;
+    assert_eq!(defaults.unwrap().company.as_ref(), Some(id));
+    let all = EnvironmentFilter::default();
+    let seen = authority
+        .environments()
+        .list(&f.company, &all)
+        .await
+        .unwrap();
+    let shared = seen.iter().find(|e| e.company_id.is_none()).unwrap();
+    let by = Accessor {
+        company: Some(f.company.clone()),
+        ..by()
+    };
+    let value = secrets.resolve(&shared.id, "env:TOKEN", &by).await.unwrap();
+    assert_eq!(&**value.value, b"value three");
     authority.activity().verify(None).await.unwrap();
     let repeated = AcquireIntent {
         idempotency_key: Some("once".into()),

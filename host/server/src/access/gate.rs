@@ -1,7 +1,7 @@
 //! The one middleware: every request passes it before any handler, and every answer on its way out.
 //!
 //! It gives the request an id, refuses what is not addressed to this server or comes from a foreign page,
-//! proves who is asking, asks the policy whether such an actor may ask for this at all, turns a handler's panic into a
+//! proves who is asking, asks the policy whether such an actor may ask for this at all and whether it is switched on, turns a handler's panic into a
 //! 500, and counts. It reads no body and knows no business.
 
 use std::panic::AssertUnwindSafe;
@@ -142,8 +142,9 @@ async fn admit(app: &App, request: &mut Request) -> Result<(), ApiError> {
             let route = request.extensions().get::<MatchedPath>();
             let asked = route.and_then(|r| app.operations().asked(request.method(), r.as_str()));
             // Without a route, or without this method of it, the answer says so and no more.
-            if let Some(operation) = asked {
+            if let (Some(operation), Some(route)) = (asked, route) {
                 let caller = Caller::admitted(actor, operation)?;
+                app.features().check(operation, route.as_str())?;
                 request.extensions_mut().insert(caller);
             }
             Ok(())

@@ -6,6 +6,7 @@
 //! in `leasehold_authority`; `operations` tells it what is asked for.
 
 mod caller;
+pub mod features;
 pub mod gate;
 pub mod hosts;
 pub mod operations;

@@ -31,7 +31,8 @@ pub struct CapabilitiesView {
 pub struct WithheldView {
     /// The provider's key.
     key: String,
-    /// `grant`, where an administrator disabled it, or `health`
+    /// `installation`, where it is not there; `grant`, where an administrator disabled it or has not granted it; or
+    /// `health`
     by: String,
     reason: String,
 }

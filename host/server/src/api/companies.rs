@@ -46,11 +46,23 @@ pub struct CompanyName {
     name: String,
 }
 
+/// A company for another server. No environment, no secret and nothing that was measured of a machine is ever in it: those
+/// are true where they were made alone.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = CompanyExport)]
+pub struct ExportView {
+    /// Rises when what is exported changes its shape.
+    format: u32,
+    company: CompanyView,
+}
+
 /// The routes.
 pub fn router() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
         .routes(routes!(get, rename))
+        .routes(routes!(export))
 }
 
 /// List companies
@@ -112,4 +124,23 @@ async fn rename(
     let companies = app.service()?.authority().companies();
     let row = companies.rename(&caller, &id, &body.name).await?;
     Ok(axum::Json(row.into()))
+}
+
+/// Export a company
+///
+/// Never with environments, secrets or what was measured of machines.
+#[utoipa::path(get, path = "/api/companies/{companyId}/export", operation_id = "exportCompany", tag = "companies",
+    params(("companyId" = String, Path, description = "The company's id")),
+    responses((status = 200, description = "The company", body = ExportView)))]
+async fn export(
+    State(app): State<App>,
+    caller: Caller,
+    Id(id): Id,
+) -> Result<axum::Json<ExportView>, ApiError> {
+    caller.sees_company(&id)?;
+    let row = app.service()?.authority().companies().get(&id).await?;
+    Ok(axum::Json(ExportView {
+        format: 1,
+        company: row.into(),
+    }))
 }

@@ -13,6 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::body::{Id, Json, Query};
+use super::capabilities::WithheldView;
 use super::errors::ApiError;
 use super::time::Time;
 use crate::access::Caller;
@@ -26,11 +27,12 @@ use crate::service::Service;
 pub struct EnvironmentView<'a> {
     /// `env_…`
     id: &'a str,
-    company_id: &'a str,
-    /// Unique in its company.
+    /// Whose it is; none where all companies share it.
+    company_id: Option<&'a str>,
+    /// Unique in what any company sees.
     name: &'a str,
     description: Option<&'a str>,
-    /// `ssh`, `sandbox` or `plugin`
+    /// `ssh`, `sandbox` or `plugin`; `local` is the server's own machine, which is never leased
     driver: &'static str,
     /// The provider's key.
     provider: &'a str,
@@ -47,6 +49,10 @@ pub struct EnvironmentView<'a> {
     metadata: Option<&'a Map<String, Value>>,
     /// What people must know who lease it, each a sentence: that its container engine is root on this machine.
     warnings: Vec<String>,
+    /// Why its provider makes nothing new now: nothing can be leased here until it does. What is leased goes on.
+    withheld: Option<WithheldView>,
+    /// Whether the server made it from its settings: only `envVars` can be changed.
+    managed: bool,
     /// Rises with every change.
     revision: i64,
     /// Rises with every change of what is leased, and with no other.
@@ -73,7 +79,7 @@ impl<'a> EnvironmentView<'a> {
     pub fn of(row: &'a Environment, whole: bool, service: &Service) -> EnvironmentView<'a> {
         EnvironmentView {
             id: &row.id,
-            company_id: &row.company_id,
+            company_id: row.company_id.as_deref(),
             name: &row.name,
             description: row.description.as_deref(),
             driver: row.driver.as_str(),
@@ -83,6 +89,8 @@ impl<'a> EnvironmentView<'a> {
             env_vars: Shown(whole.then_some(&row.env_vars)),
             metadata: row.metadata.as_ref().filter(|_| whole),
             warnings: service.warnings(&row.config, &row.endpoints),
+            withheld: service.withheld(row).map(Into::into),
+            managed: row.managed,
             revision: row.revision,
             target_revision: row.target_revision,
             created_at: row.created_at.into(),
@@ -96,9 +104,14 @@ impl<'a> EnvironmentView<'a> {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schema(as = EnvironmentDraft)]
 pub struct EnvironmentDraftBody {
-    /// 1 to 100 characters, unique in its company. A draft that is only probed needs none.
+    /// 1 to 100 characters, unique in what any company sees. A draft that is only probed needs none.
     #[serde(default)]
     name: String,
+    /// Whose it shall be: the company of the path, or `null`: shared by all companies. A draft that is only probed is
+    /// probed for the company of the path.
+    #[serde(default, deserialize_with = "told")]
+    #[schema(value_type = Option<String>)]
+    company_id: Option<Option<String>>,
     description: Option<String>,
     /// `ssh`, `sandbox` or `plugin`
     driver: String,
@@ -119,6 +132,21 @@ pub struct EnvironmentDraftBody {
     metadata: Option<Map<String, Value>>,
     /// `active` (which is the default) or `archived`
     status: Option<String>,
+}
+
+impl EnvironmentDraftBody {
+    /// Whether all companies shall share it, as what is sent to this company's path says.
+    fn shared(&self, company: &str) -> Result<bool, ApiError> {
+        match &self.company_id {
+            None => Ok(false),
+            Some(None) => Ok(true),
+            Some(Some(named)) if named == company => Ok(false),
+            Some(Some(_)) => Err(ApiError::field(
+                "/companyId",
+                "is another company than the path's; leave it out, or give null for one that all companies share",
+            )),
+        }
+    }
 }
 
 impl TryFrom<EnvironmentDraftBody> for EnvironmentDraft {
@@ -150,7 +178,7 @@ fn status(text: &str) -> Result<EnvironmentStatus, ApiError> {
     EnvironmentStatus::parse(text).ok_or_else(|| one_of("/status", text, STATUSES))
 }
 
-const DRIVERS: &[&str] = &["ssh", "sandbox", "plugin"];
+const DRIVERS: &[&str] = &["local", "ssh", "sandbox", "plugin"];
 const STATUSES: &[&str] = &["active", "archived"];
 
 /// A change of an environment; what is left out stays.
@@ -182,7 +210,7 @@ pub struct EnvironmentPatchBody {
 }
 
 /// Tells a field that is `null` from one that is not there.
-fn told<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
+pub fn told<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
@@ -214,7 +242,7 @@ impl TryFrom<EnvironmentPatchBody> for EnvironmentPatch {
 pub struct EnvironmentQuery {
     /// `active` or `archived`
     status: Option<String>,
-    /// `ssh`, `sandbox` or `plugin`
+    /// `local`, `ssh`, `sandbox` or `plugin`
     driver: Option<String>,
     /// A provider's key.
     provider: Option<String>,
@@ -300,7 +328,7 @@ pub fn router() -> OpenApiRouter<App> {
 /// The row, if the caller may know of it, and how much of it.
 async fn seen(app: &App, caller: &Caller, id: &str) -> Result<(Environment, View), ApiError> {
     let row = app.service()?.authority().environments().get(id).await?;
-    let view = caller.sees(Scope::Company(&row.company_id), "environment", id)?;
+    let view = caller.sees(Scope::of(row.company_id.as_deref()), "environment", id)?;
     Ok((row, view))
 }
 
@@ -331,7 +359,9 @@ pub fn one_of(pointer: &str, found: &str, known: &[&str]) -> ApiError {
     )
 }
 
-/// List the environments of a company
+/// List the environments that a company sees
+///
+/// Its own, and those that all companies share.
 #[utoipa::path(get, path = "/api/companies/{companyId}/environments", operation_id = "listEnvironments", tag = "environments",
     params(("companyId" = String, Path, description = "The company's id"), EnvironmentQuery),
     responses((status = 200, description = "The environments, by name", body = Vec<EnvironmentView>)))]
@@ -360,7 +390,8 @@ async fn list(
 
 /// Create an environment
 ///
-/// The configuration is checked by the provider's schema and by the provider; no target is reached.
+/// Of the company, or with `companyId: null` shared by all. The configuration is checked by the provider's schema and by
+/// the provider; no target is reached.
 #[utoipa::path(post, path = "/api/companies/{companyId}/environments", operation_id = "createEnvironment", tag = "environments",
     params(("companyId" = String, Path, description = "The company's id")),
     request_body = EnvironmentDraftBody,
@@ -372,8 +403,9 @@ async fn create(
     Json(body): Json<EnvironmentDraftBody>,
 ) -> Result<axum::response::Response, ApiError> {
     let service = app.service()?;
+    let shared = body.shared(&company)?;
     let row = service
-        .create_environment(&caller, &company, body.try_into()?)
+        .create_environment(&caller, &company, shared, body.try_into()?)
         .await?;
     Ok(view(StatusCode::CREATED, &row, service))
 }

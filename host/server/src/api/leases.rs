@@ -173,6 +173,8 @@ pub struct LeaseQuery {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct AcquireBody {
+    /// For which company, where all share the environment: an agent's own. Left out where it can be only one.
+    company_id: Option<String>,
     /// When it ends at the latest, in seconds from now; without, when it is released.
     ttl_seconds: Option<u32>,
     /// The same key with the same request answers the same lease, also after a lost answer.
@@ -274,17 +276,12 @@ async fn list_of_environment(
 ) -> Result<axum::Json<LeasePageView>, ApiError> {
     let authority = app.service()?.authority();
     let row = authority.environments().get(&environment).await?;
-    let scope = Scope::Company(&row.company_id);
+    let scope = Scope::of(row.company_id.as_deref());
     let view = caller.sees(scope, "environment", &environment)?;
-    page(
-        &app,
-        &caller,
-        view,
-        row.company_id,
-        Some(environment),
-        query,
-    )
-    .await
+    // Of one that all share each sees what is their own company's.
+    let own = caller.companies().unwrap_or_default();
+    let companies = own.into_iter().map(str::to_owned).collect();
+    page(&app, &caller, view, companies, Some(environment), query).await
 }
 
 /// List the leases of a company
@@ -298,19 +295,19 @@ async fn list_of_company(
     Query(query): Query<LeaseQuery>,
 ) -> Result<axum::Json<LeasePageView>, ApiError> {
     let view = caller.sees_company(&company)?;
-    page(&app, &caller, view, company, None, query).await
+    page(&app, &caller, view, vec![company], None, query).await
 }
 
 async fn page(
     app: &App,
     caller: &Caller,
     view: View,
-    company: String,
+    companies: Vec<String>,
     environment: Option<String>,
     query: LeaseQuery,
 ) -> Result<axum::Json<LeasePageView>, ApiError> {
     let filter = LeaseFilter {
-        company: Some(company),
+        companies,
         environment,
         run: caller.run().map(str::to_owned),
         provider: None,
@@ -349,8 +346,14 @@ async fn acquire(
     let row = service.authority().environments().get(&environment).await?;
     // Of an agent that works for one run the lease is that run's, whether it says so or not.
     let run_id = body.run_id.or_else(|| caller.run().map(str::to_owned));
+    let seen = Scope::of(row.company_id.as_deref());
+    caller.sees(seen, "environment", &environment)?;
+    let asked = body.company_id.as_deref();
+    let company = service
+        .company_for(&caller, &row, asked, "/companyId")
+        .await?;
     let scope = Scope::Run {
-        company: &row.company_id,
+        company: &company,
         run: run_id.as_deref(),
     };
     caller.sees(scope, "environment", &environment)?;
@@ -361,6 +364,7 @@ async fn acquire(
         ));
     }
     let request = AcquireRequest {
+        company_id: Some(company),
         ttl_seconds: body.ttl_seconds,
         idempotency_key: body.idempotency_key,
         agent_id: body.agent_id,

@@ -15,6 +15,7 @@ pub mod errors;
 pub mod executions;
 pub mod files;
 pub mod health;
+pub mod instance;
 pub mod leases;
 pub mod names;
 pub mod openapi;

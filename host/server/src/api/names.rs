@@ -37,7 +37,7 @@ pub fn router() -> OpenApiRouter<App> {
 
 /// Find an environment by its name
 ///
-/// For everyone who may lease it, agents too. Who reads no environments finds the active ones.
+/// For everyone who may lease it, agents too. Who reads no environments finds the active ones that can be leased.
 #[utoipa::path(get, path = "/api/companies/{companyId}/environments/resolve", operation_id = "resolveEnvironment", tag = "environments",
     params(("companyId" = String, Path, description = "The company's id"), NameQuery),
     responses((status = 200, description = "The environment of this name", body = NamedEnvironment)))]
@@ -53,7 +53,10 @@ async fn resolve(
     let environments = app.service()?.authority().environments();
     let rows = environments.list(&company, &filter).await?;
     rows.iter()
-        .find(|row| row.name == query.name && (reads || row.status == EnvironmentStatus::Active))
+        .find(|row| {
+            let leasable = row.status == EnvironmentStatus::Active && !row.is_local();
+            row.name == query.name && (reads || leasable)
+        })
         .map(|row| {
             axum::Json(NamedEnvironment {
                 id: row.id.clone(),

@@ -66,6 +66,7 @@ pub fn routes() -> OpenApiRouter<App> {
     .merge(super::accesses::router())
     .merge(super::environments::router())
     .merge(super::capabilities::router())
+    .merge(super::instance::router())
     .merge(super::names::router())
     .merge(super::probe::router())
     .merge(super::leases::router())

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use leasehold_contract::Severity;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -22,7 +22,9 @@ use crate::service::{HostKeyShown, ProbeReport};
 pub struct ProbeView {
     /// Whether leases would work, as far as a probe can tell.
     ok: bool,
-    /// `ssh`, `sandbox` or `plugin`
+    /// For which company it was.
+    company_id: String,
+    /// `local`, `ssh`, `sandbox` or `plugin`
     driver: String,
     /// The provider's key.
     provider: String,
@@ -73,6 +75,7 @@ impl From<ProbeReport> for ProbeView {
         });
         ProbeView {
             ok: report.ok,
+            company_id: report.company,
             driver: report.driver,
             provider: report.provider,
             summary: report.summary,
@@ -85,6 +88,17 @@ impl From<ProbeReport> for ProbeView {
             platform_qualification_note: report.qualification_note,
         }
     }
+}
+
+/// For which company a saved environment is probed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub struct ProbeQuery {
+    /// Of one that all companies share: which; left out where there is only one. Of a company's own: that company.
+    company_id: Option<String>,
+    /// What you call this work, to ask `/api/progress/…` how it stands.
+    progress_id: Option<String>,
 }
 
 /// A machine.
@@ -135,20 +149,21 @@ pub fn router() -> OpenApiRouter<App> {
 
 /// Probe a saved environment
 ///
-/// Over a fresh connection; changes nothing on an SSH target. 200 whether it works or not.
+/// For one company. Over a fresh connection; changes nothing on an SSH target. 200 whether it works or not.
 #[utoipa::path(post, path = "/api/environments/{environmentId}/probe", operation_id = "probeEnvironment", tag = "probes",
-    params(("environmentId" = String, Path, description = "The environment's id"), ProgressQuery),
+    params(("environmentId" = String, Path, description = "The environment's id"), ProbeQuery),
     responses((status = 200, description = "What was found", body = ProbeView)))]
 async fn saved(
     State(app): State<App>,
     caller: Caller,
     Id(id): Id,
-    Query(named): Query<ProgressQuery>,
+    Query(named): Query<ProbeQuery>,
 ) -> Result<axum::Json<ProbeView>, ApiError> {
-    let progress_id = named.checked()?;
+    let company = named.company_id;
+    let progress_id = ProgressQuery::of(named.progress_id).checked()?;
     let report = app
         .service()?
-        .probe(&caller, &id, progress_id.as_deref())
+        .probe(&caller, &id, company.as_deref(), progress_id.as_deref())
         .await?;
     Ok(axum::Json(report.into()))
 }

@@ -57,6 +57,11 @@ pub struct ProgressQuery {
 }
 
 impl ProgressQuery {
+    /// Of a route that has more in its query.
+    pub fn of(progress_id: Option<String>) -> ProgressQuery {
+        ProgressQuery { progress_id }
+    }
+
     /// The name, if one was given.
     pub fn checked(self) -> Result<Option<String>, ApiError> {
         let good = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);

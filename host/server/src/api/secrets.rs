@@ -139,7 +139,8 @@ pub struct EnvironmentUseView {
     environment_id: String,
     /// The environment's name.
     name: String,
-    company_id: String,
+    /// None where all companies share it.
+    company_id: Option<String>,
     /// RFC 6901 pointer into the configuration, or `env:NAME`.
     config_path: String,
     /// `latest`, or a number that is pinned.

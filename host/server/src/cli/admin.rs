@@ -88,6 +88,11 @@ pub enum CompanyCommand {
     },
     /// List companies
     List,
+    /// Print a company as JSON for another server: never its environments or secrets
+    Export {
+        /// The company, by id or name
+        company: String,
+    },
     /// Rename a company
     Rename {
         /// The company, by id or name
@@ -107,6 +112,14 @@ impl CompanyCommand {
                 out.one(&made, COMPANY)?;
             }
             CompanyCommand::List => out.list(&client.get("/api/companies").await?, COMPANY)?,
+            CompanyCommand::Export { company } => {
+                let named = InCompany {
+                    company: Some(company),
+                };
+                let id = named.id(client).await?;
+                let path = format!("/api/companies/{}/export", encode(&id));
+                out.value(&client.get(&path).await?)?;
+            }
             CompanyCommand::Rename { company, name } => {
                 let named = InCompany {
                     company: Some(company),

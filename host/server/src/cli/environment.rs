@@ -1,4 +1,4 @@
-//! `env …` and `probe`.
+//! `env …`, `probe` and `instance`.
 
 use clap::{Args, Subcommand};
 use hyper::Method;
@@ -10,6 +10,7 @@ use super::draft::{DraftArgs, place};
 use super::exit::{CliError, DONE, FAILED};
 use super::output::{Column, Output, plain};
 use super::progress;
+use super::trust::{self, TrustArgs};
 
 const ENVIRONMENT: &[Column] = &[
     ("ID", "id"),
@@ -30,8 +31,14 @@ fn columns() -> &'static [Column] {
 /// `env …`
 #[derive(Debug, Subcommand)]
 pub enum EnvCommand {
-    /// Create an environment
-    Create(Box<DraftArgs>),
+    /// Create an environment; at a terminal, with the host key that you confirm
+    Create {
+        /// For all companies; a secret of a company is then used for that company alone
+        #[arg(long)]
+        shared: bool,
+        #[command(flatten)]
+        draft: Box<DraftArgs>,
+    },
     /// List environments
     List {
         /// active or archived
@@ -70,6 +77,22 @@ pub enum EnvCommand {
         #[command(flatten)]
         company: InCompany,
     },
+    /// Print the default environment, or set it
+    Default {
+        /// The environment that shall be the default, by id or name
+        #[arg(conflicts_with = "none")]
+        env: Option<String>,
+        /// Of the whole instance, for companies that have none of their own
+        #[arg(long)]
+        instance: bool,
+        /// There shall be none
+        #[arg(long)]
+        none: bool,
+        #[command(flatten)]
+        company: InCompany,
+    },
+    /// Trust the host key that an environment's machine shows
+    Trust(TrustArgs),
     /// Print what can be leased here
     Capabilities {
         #[command(flatten)]
@@ -91,6 +114,14 @@ fn warn(out: &Output, environment: &Value) -> Result<(), CliError> {
         return Ok(());
     }
     let name = plain(environment["name"].as_str().unwrap_or_default());
+    if let Some(reason) = environment["withheld"]["reason"].as_str() {
+        let provider = plain(environment["provider"].as_str().unwrap_or_default());
+        let line = format!(
+            "{name}: nothing new can be leased: {provider}: {}\n",
+            plain(reason)
+        );
+        super::output::write_all(line.as_bytes())?;
+    }
     for warning in environment["warnings"].as_array().into_iter().flatten() {
         let line = format!("{name}: {}\n", plain(warning.as_str().unwrap_or_default()));
         super::output::write_all(line.as_bytes())?;
@@ -143,10 +174,14 @@ impl EnvCommand {
     /// Does it.
     pub async fn run(self, client: &Client, out: &Output) -> Result<u8, CliError> {
         match self {
-            EnvCommand::Create(draft) => {
+            EnvCommand::Create { shared, draft } => {
                 draft.whole()?;
                 let company = draft.company.id(client).await?;
-                let body = draft.body(client, None).await?;
+                let mut body = draft.body(client, None).await?;
+                if shared {
+                    body["companyId"] = Value::Null;
+                }
+                trust::ask(client, &mut body).await?;
                 let path = format!("/api/companies/{}/environments", encode(&company));
                 let made = client.post(&path, Some(body)).await?;
                 out.one(&made, ENVIRONMENT)?;
@@ -211,6 +246,31 @@ impl EnvCommand {
                 let gone = client.json(Method::DELETE, &path, None).await?;
                 out.told(&gone, "deleted")?;
             }
+            EnvCommand::Default {
+                env,
+                instance,
+                none,
+                company,
+            } => {
+                let id = match &env {
+                    Some(env) => Some(environment_id(client, &company, env).await?),
+                    None => None,
+                };
+                let body = (none || id.is_some()).then(|| json!({"defaultEnvironmentId": id}));
+                let (path, method) = if instance {
+                    ("/api/instance/settings".to_owned(), Method::PATCH)
+                } else {
+                    let company = company.id(client).await?;
+                    let path = format!("/api/companies/{}/environments/default", encode(&company));
+                    (path, Method::PUT)
+                };
+                let now = match body {
+                    Some(body) => client.json(method, &path, Some(body)).await?,
+                    None => client.get(&path).await?,
+                };
+                out.value(&now)?;
+            }
+            EnvCommand::Trust(args) => return args.run(client, out).await,
             EnvCommand::Capabilities { company } => {
                 let company = company.id(client).await?;
                 let path = format!(
@@ -257,6 +317,12 @@ impl EnvCommand {
     }
 }
 
+/// `instance`
+pub async fn instance(client: &Client, out: &Output) -> Result<u8, CliError> {
+    out.value(&client.get("/api/instance/settings").await?)?;
+    Ok(DONE)
+}
+
 /// `probe …`
 #[derive(Debug, Args)]
 pub struct ProbeArgs {
@@ -278,21 +344,26 @@ impl ProbeArgs {
                         "`{env}` is saved and is probed as it is; leave it out to probe what the flags describe"
                     )));
                 }
-                (format!("/api/environments/{}/probe", encode(&id)), None)
+                let mut path = format!("/api/environments/{}/probe?", encode(&id));
+                if self.draft.company.is_named() {
+                    let company = self.draft.company.id(client).await?;
+                    path.push_str(&format!("companyId={}&", encode(&company)));
+                }
+                (path, None)
             }
             None => {
                 self.draft.whole()?;
                 let company = self.draft.company.id(client).await?;
                 let body = self.draft.body(client, None).await?;
                 let path = format!(
-                    "/api/companies/{}/environments/probe-config",
+                    "/api/companies/{}/environments/probe-config?",
                     encode(&company)
                 );
                 (path, Some(body))
             }
         };
         let work = progress::name()?;
-        let path = format!("{path}?progressId={work}");
+        let path = format!("{path}progressId={work}");
         let asking = client.post(&path, body);
         let told = format!("/api/progress/{work}");
         let report = progress::during_told("probing", client, &told, asking).await?;

@@ -133,6 +133,9 @@ impl LeaseCommand {
                         body.insert(key.into(), value.into());
                     }
                 }
+                if company.is_named() {
+                    body.insert("companyId".into(), company.id(client).await?.into());
+                }
                 let work = progress::name()?;
                 let path = format!("/api/environments/{}/leases?progressId={work}", encode(&id));
                 let asking = client.post(&path, Some(Value::Object(body)));

@@ -24,6 +24,7 @@ mod rekey;
 mod secret;
 mod standard;
 mod terminal;
+mod trust;
 mod unpack;
 
 use std::path::PathBuf;
@@ -82,6 +83,8 @@ enum Command {
     /// Environments: what can be leased
     #[command(subcommand)]
     Env(environment::EnvCommand),
+    /// Print what this server has switched on
+    Instance,
     /// Test an environment, saved or not yet
     Probe(environment::ProbeArgs),
     /// Leases: acquire, renew, release
@@ -214,6 +217,7 @@ async fn client_command(global: Global, command: Command) -> Result<u8, CliError
         Command::Token(command) => command.run(&client, &out).await,
         Command::Secret(command) => command.run(&client, &out).await,
         Command::Env(command) => command.run(&client, &out).await,
+        Command::Instance => environment::instance(&client, &out).await,
         Command::Probe(args) => args.run(&client, &out).await,
         Command::Lease(command) => command.run(&client, &out).await,
         Command::Exec(args) => args.run(&client).await,

@@ -347,7 +347,7 @@ fn tell(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-fn confirmed(question: &str) -> Result<bool, CliError> {
+pub fn confirmed(question: &str) -> Result<bool, CliError> {
     let _ = write!(std::io::stderr(), "\n{question} [y/N] ");
     let _ = std::io::stderr().flush();
     let mut line = String::new();

@@ -45,6 +45,7 @@ impl Service {
         let granted = grant.is_some();
         let catalog = self.catalog();
         let installed = catalog.install(actor, bytes, source, grant).await?;
+        self.plugins_changed().await?;
         if let (true, Some(current)) = (granted, &installed.current) {
             // The same component may have served until now under another grant.
             self.close_revision(current.digest.clone());
@@ -67,6 +68,7 @@ impl Service {
         actor.may(Operation::GrantPlugin)?;
         let catalog = self.catalog();
         let installed = catalog.grant(actor, key, revision, grant).await?;
+        self.plugins_changed().await?;
         if let Some(current) = &installed.current {
             self.close_revision(current.digest.clone());
         }
@@ -81,6 +83,14 @@ impl Service {
         });
     }
 
+    /// What environments are told of their providers is true again, and the managed one what it should be, before the
+    /// answer says that something is done.
+    async fn plugins_changed(&self) -> Result<(), ServiceError> {
+        self.catalog().look().await?;
+        self.keep_managed().await;
+        Ok(())
+    }
+
     /// Turns down the revision that waits. None is left of a plugin that was never granted.
     ///
     /// # Errors
@@ -92,7 +102,9 @@ impl Service {
     ) -> Result<Option<PluginDetails>, ServiceError> {
         self.accepting()?;
         let catalog = self.catalog();
-        match catalog.deny(actor, key).await? {
+        let denied = catalog.deny(actor, key).await?;
+        self.plugins_changed().await?;
+        match denied {
             Some(installed) => self.details(installed).await.map(Some),
             None => Ok(None),
         }
@@ -110,6 +122,7 @@ impl Service {
         self.accepting()?;
         actor.may(Operation::RollbackPlugin)?;
         let installed = self.catalog().rollback(actor, key).await?;
+        self.plugins_changed().await?;
         self.details(installed).await
     }
 
@@ -125,6 +138,7 @@ impl Service {
         self.accepting()?;
         actor.may(Operation::ResetPlugin)?;
         let installed = self.catalog().reset(actor, key).await?;
+        self.plugins_changed().await?;
         self.details(installed).await
     }
 
@@ -140,6 +154,7 @@ impl Service {
     ) -> Result<PluginDetails, ServiceError> {
         self.accepting()?;
         let installed = self.catalog().set_enabled(actor, key, enabled).await?;
+        self.plugins_changed().await?;
         self.details(installed).await
     }
 
@@ -152,6 +167,7 @@ impl Service {
         let plugin = self.authority().plugins().get(key).await?;
         let history = self.authority().plugins().history(&plugin).await?;
         self.catalog().remove(actor, key).await?;
+        self.plugins_changed().await?;
         for standing in history {
             self.close_revision(standing.revision.digest);
         }

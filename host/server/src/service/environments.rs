@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_authority::{
-    Actor, Environment, EnvironmentDraft, EnvironmentPatch, EnvironmentSecrets, SecretUse,
-    take_pasted,
+    Actor, Environment, EnvironmentDraft, EnvironmentDriver, EnvironmentPatch, EnvironmentSecrets,
+    EnvironmentStatus, Operation, SecretUse, take_pasted,
 };
 use leasehold_contract::{FieldViolation, Purpose};
 use leasehold_egress::SshTarget;
@@ -37,7 +37,7 @@ pub(crate) struct Checked {
 }
 
 impl Service {
-    /// Saves a new environment, with the secrets that were pasted into it.
+    /// Saves a new environment, with the secrets that were pasted into it: of `company`, or shared by all.
     ///
     /// # Errors
     /// Every violation at once; nothing is saved then.
@@ -45,9 +45,20 @@ impl Service {
         &self,
         actor: &Actor,
         company: &str,
+        shared: bool,
         mut draft: EnvironmentDraft,
     ) -> Result<Environment, ServiceError> {
         self.accepting()?;
+        actor.may(Operation::CreateEnvironment)?;
+        let environments = self.authority().environments();
+        if draft.driver == EnvironmentDriver::Local {
+            // The authority says why there is no other.
+            let none = EnvironmentSecrets::default();
+            return Ok(match shared {
+                true => environments.create_shared(actor, draft, none).await?,
+                false => environments.create(actor, company, draft, none).await?,
+            });
+        }
         let pasted = take_pasted(Some(&mut draft.config), Some(&mut draft.env_vars))?;
         let Checked {
             draft,
@@ -59,8 +70,10 @@ impl Service {
             pasted,
             endpoints,
         };
-        let environments = self.authority().environments();
-        Ok(environments.create(actor, company, draft, secrets).await?)
+        Ok(match shared {
+            true => environments.create_shared(actor, draft, secrets).await?,
+            false => environments.create(actor, company, draft, secrets).await?,
+        })
     }
 
     /// Changes an environment. A change of configuration is checked whole, as a new one is. Only what says a configuration
@@ -83,6 +96,8 @@ impl Service {
             .map(|(field, _)| field.clone())
             .collect();
         let draft = before.patched(patch);
+        let works_again =
+            draft.status == EnvironmentStatus::Active && before.status != EnvironmentStatus::Active;
         let unchanged = draft.config == before.config
             && draft.driver == before.driver
             && draft.provider == before.provider;
@@ -90,10 +105,14 @@ impl Service {
             draft,
             mut uses,
             mut endpoints,
-        } = match self.checked(&before.company_id, draft.clone()).await {
+        } = match self.checked_as(&before, draft.clone()).await {
             Ok(checked) => checked,
             // A provider that is gone must not keep anybody from renaming or archiving what is configured for it.
-            Err(ServiceError::Refused { .. } | ServiceError::Install(_)) if unchanged => Checked {
+            Err(
+                ServiceError::Refused { .. }
+                | ServiceError::Install(_)
+                | ServiceError::Tripped { .. },
+            ) if unchanged && !works_again => Checked {
                 uses: self.bound(id).await?,
                 endpoints: before.endpoints.clone(),
                 draft,
@@ -123,6 +142,24 @@ impl Service {
             .await?)
     }
 
+    /// A draft of what an environment shall become, checked as [`Service::checked`] does; the server's own machine has
+    /// nothing that a provider would check.
+    async fn checked_as(
+        &self,
+        before: &Environment,
+        draft: EnvironmentDraft,
+    ) -> Result<Checked, ServiceError> {
+        if before.is_local() {
+            return Ok(Checked {
+                draft,
+                uses: Vec::new(),
+                endpoints: Vec::new(),
+            });
+        }
+        let company = before.company_id.as_deref().unwrap_or_default();
+        self.checked(company, draft).await
+    }
+
     /// The secrets of an environment's configuration as they are bound.
     async fn bound(&self, id: &str) -> Result<Vec<SecretUse>, ServiceError> {
         let pins = self.authority().secrets().bound_pointers(id).await?;
@@ -143,6 +180,7 @@ impl Service {
         mut draft: EnvironmentDraft,
     ) -> Result<Checked, ServiceError> {
         let plugin = self.catalog().current(&draft.provider).await?;
+        plugin.works()?;
         let manifest = plugin.manifest().clone();
         let mut violations = Vec::new();
         if manifest.driver.as_str() != draft.driver.as_str() {

@@ -63,6 +63,15 @@ impl Service {
         self.accepting()?;
         let watched = self.watch(actor, request.progress_id.as_deref());
         let environment = self.authority().environments().get(environment).await?;
+        if environment.is_local() {
+            return Err(ServiceError::refused(
+                "environment_local",
+                format!(
+                    "the environment {:?} is the server's own machine, which is never leased",
+                    environment.name
+                ),
+            ));
+        }
         if environment.status != leasehold_authority::EnvironmentStatus::Active {
             return Err(ServiceError::refused(
                 "environment_inactive",
@@ -72,6 +81,16 @@ impl Service {
                 ),
             ));
         }
+        let company = self
+            .company_for(
+                actor,
+                &environment,
+                request.company_id.as_deref(),
+                "/companyId",
+            )
+            .await?;
+        let secrets = self.authority().secrets();
+        secrets.serve(&environment.id, &company).await?;
         let plugin = self.catalog().current(&environment.provider).await?;
         let trial = plugin.admit()?;
         let context = Context::resolve(
@@ -81,11 +100,12 @@ impl Service {
                 id: &environment.id,
                 by: Accessor {
                     run: request.run_id.clone(),
+                    company: Some(company.clone()),
                     ..Accessor::of(actor, "acquire")
                 },
             },
             Source {
-                company: &environment.company_id,
+                company: &company,
                 environment: Some(&environment.id),
                 config: &environment.config,
                 env_vars: &environment.env_vars,
@@ -109,6 +129,7 @@ impl Service {
                 actor,
                 AcquireIntent {
                     environment: environment.id.clone(),
+                    company: Some(company.clone()),
                     target_revision: environment.target_revision,
                     plugin_digest: context.plugin.digest_hex(),
                     purpose,

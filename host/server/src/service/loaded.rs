@@ -10,6 +10,7 @@ use leasehold_authority::{Actor, Authority, Entry};
 use leasehold_contract::{Ceiling, Grant, Purpose};
 use leasehold_runtime::{Plugin, Watch};
 use serde_json::json;
+use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 use super::breaker::{Breaker, Change, Health, Trial, Verdict};
@@ -31,6 +32,7 @@ pub(crate) struct Loaded {
 struct Reports {
     authority: Authority,
     tasks: TaskTracker,
+    changed: Arc<Notify>,
 }
 
 impl std::ops::Deref for Loaded {
@@ -55,13 +57,18 @@ impl Loaded {
         breaker: Arc<Breaker>,
         authority: Authority,
         tasks: TaskTracker,
+        changed: Arc<Notify>,
     ) -> Loaded {
         Loaded {
             plugin,
             granted: Arc::new(grant.clone()),
             effective: Arc::new(grant.below(ceiling)),
             breaker,
-            reports: Arc::new(Reports { authority, tasks }),
+            reports: Arc::new(Reports {
+                authority,
+                tasks,
+                changed,
+            }),
         }
     }
 
@@ -89,6 +96,22 @@ impl Loaded {
             })
     }
 
+    /// Whether something new may be pointed at it: it does not fail again and again. One whose time to be left alone is
+    /// over may be tried.
+    pub(crate) fn works(&self) -> Result<(), ServiceError> {
+        let health = self.health();
+        match health.retry_after {
+            Some(retry_after) if health.tripped && !retry_after.is_zero() => {
+                Err(ServiceError::Tripped {
+                    key: self.manifest().key.clone(),
+                    reason: health.reason.unwrap_or_default(),
+                    retry_after,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// How it does.
     pub(crate) fn health(&self) -> Health {
         self.breaker.health(Instant::now())
@@ -111,6 +134,7 @@ impl Loaded {
     }
 
     fn report(&self, change: &Change) {
+        self.reports.changed.notify_one();
         let key = self.manifest().key.clone();
         let digest = self.digest_hex();
         let (action, details) = match change {

@@ -21,6 +21,7 @@ mod files;
 mod gates;
 mod leasing;
 mod loaded;
+mod managed;
 mod model;
 mod narrowing;
 mod offer;
@@ -36,6 +37,7 @@ mod teardown;
 mod turns;
 mod values;
 mod web;
+mod whose;
 mod workers;
 
 use std::collections::{BTreeMap, HashSet};
@@ -44,7 +46,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use leasehold_authority::{Actor, Authority, Status};
+use leasehold_authority::{Actor, Authority, Environment, Status};
 use leasehold_egress::{HostRoots, HttpSettings, PoolScope, Ssh, SshSettings, Transport};
 use leasehold_runtime::{Runtime, Stats};
 use tokio::sync::Notify;
@@ -67,7 +69,7 @@ pub use sources::{Offered, SourcesError};
 
 pub use progress::{Progress, Watched};
 
-use crate::settings::PluginSettings;
+use crate::settings::{EnvironmentSettings, PluginSettings};
 use calls::{ForLease, Kind, Prepared, Ways};
 use context::Context;
 use contexts::Contexts;
@@ -87,6 +89,9 @@ struct Inner {
     authority: Authority,
     catalog: Catalog,
     sources: Sources,
+    environments: EnvironmentSettings,
+    /// Held by whoever makes the managed environment what it should be.
+    keeping: tokio::sync::Mutex<()>,
     ways: Ways,
     /// The container engines that may be root on this machine.
     host_roots: HostRoots,
@@ -136,6 +141,7 @@ impl Service {
         http: HttpSettings,
         plugins: &PluginSettings,
         sources: Sources,
+        environments: EnvironmentSettings,
     ) -> Service {
         let tasks = TaskTracker::new();
         Service {
@@ -148,6 +154,8 @@ impl Service {
                     tasks.clone(),
                 ),
                 sources,
+                environments,
+                keeping: tokio::sync::Mutex::default(),
                 authority,
                 host_roots: http.host_roots.clone(),
                 ways: Ways {
@@ -174,6 +182,8 @@ impl Service {
     /// The authority's. A plugin that does not load is logged and not offered.
     pub async fn start(&self) -> Result<(), ServiceError> {
         let plugins = self.inner.catalog.load_all().await?;
+        self.stand().await?;
+        self.background(self.clone().mind_managed());
         self.background(self.clone().work());
         self.wake();
         self.inner.ready.store(true, Ordering::Release);
@@ -268,6 +278,14 @@ impl Service {
         endpoints: &[String],
     ) -> Vec<String> {
         engines::warnings(&self.inner.host_roots, config, endpoints)
+    }
+
+    /// Why nothing new is made with an environment's provider now; none where it works, or where there is none.
+    pub fn withheld(&self, environment: &Environment) -> Option<Withheld> {
+        if environment.is_local() {
+            return None;
+        }
+        self.inner.catalog.withheld(&environment.provider)
     }
 
     fn accepting(&self) -> Result<(), ServiceError> {

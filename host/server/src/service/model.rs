@@ -85,6 +85,8 @@ pub struct PendingOffer {
 pub struct ProbeReport {
     /// No finding is a failure, and a lease that the probe took is gone for certain.
     pub ok: bool,
+    /// For which company it was.
+    pub company: String,
     /// The environment's driver.
     pub driver: String,
     /// The provider's key.
@@ -106,6 +108,8 @@ pub struct ProbeReport {
 /// Who wants a lease and for how long.
 #[derive(Clone, Debug, Default)]
 pub struct AcquireRequest {
+    /// For which company; where the environment is a company's own, that one.
+    pub company_id: Option<String>,
     /// When it ends at the latest, in seconds from now; none: when released.
     pub ttl_seconds: Option<u32>,
     /// The same key with the same request answers the same lease.
@@ -185,7 +189,7 @@ pub struct Capabilities {
 pub struct Withheld {
     /// The provider's key.
     pub key: String,
-    /// `grant`, where an administrator disabled it, or `health`.
+    /// `installation`, where it is not there; `grant`, where it is disabled or not granted; or `health`.
     pub by: String,
     /// For a person.
     pub reason: String,

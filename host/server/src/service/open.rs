@@ -11,7 +11,7 @@ use leasehold_runtime::{Allocation, Cache, Failure, Runtime, Settings};
 use super::error::ServiceError;
 use super::sources::{Sources, SourcesError};
 use super::{PluginOffer, Service, offer};
-use crate::settings::PluginSettings;
+use crate::settings::{EnvironmentSettings, PluginSettings};
 
 /// What a service is made of and works within.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub struct ServiceOptions {
     pub plugins: PluginSettings,
     /// The container engines that may be root on this machine.
     pub host_roots: HostRoots,
+    /// What of environments is there.
+    pub environments: EnvironmentSettings,
 }
 
 /// Looks at a component without a server: everything is checked as at an installation, nothing is stored; and where a key
@@ -118,6 +120,7 @@ impl Service {
             },
             &options.plugins,
             sources,
+            options.environments,
         );
         service.start().await?;
         Ok(service)

@@ -18,17 +18,26 @@ use leasehold_contract::{Ceiling, FieldViolation, Grant, Manifest, Part};
 use leasehold_runtime::{Prepared, Runtime};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 use super::breaker::Breaker;
 use super::error::ServiceError;
 use super::loaded::Loaded;
-use super::model::{GrantRequest, PluginOffer};
+use super::model::{GrantRequest, PluginOffer, Withheld};
 use super::offer;
 use crate::settings::BreakerSettings;
 
 /// Components that were looked at and are kept for their installation.
 const INSPECTED: usize = 2;
+
+/// How an installed plugin stands.
+enum Standing {
+    Disabled,
+    Ungranted,
+    /// The digest of what new leases use.
+    Current(String),
+}
 
 /// The components that are loaded, by digest.
 pub(crate) struct Catalog {
@@ -37,7 +46,11 @@ pub(crate) struct Catalog {
     ceiling: Ceiling,
     breaker: BreakerSettings,
     tasks: TaskTracker,
+    /// Told whenever a breaker trips or is well again.
+    changed: Arc<Notify>,
     loaded: RwLock<HashMap<String, Loaded>>,
+    /// What is installed, as it was after the last change: only this process makes one.
+    standing: RwLock<HashMap<String, Standing>>,
     /// What was looked at last: what was shown is what is installed, without asking the component again.
     inspected: Mutex<VecDeque<Prepared>>,
 }
@@ -56,13 +69,19 @@ impl Catalog {
             ceiling,
             breaker,
             tasks,
+            changed: Arc::default(),
             loaded: RwLock::default(),
+            standing: RwLock::default(),
             inspected: Mutex::default(),
         }
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {
         &self.runtime
+    }
+
+    pub(crate) fn changed(&self) -> &Notify {
+        &self.changed
     }
 
     pub(crate) fn ceiling(&self) -> &Ceiling {
@@ -129,6 +148,7 @@ impl Catalog {
             breaker,
             self.authority.clone(),
             self.tasks.clone(),
+            Arc::clone(&self.changed),
         ))
     }
 
@@ -170,6 +190,54 @@ impl Catalog {
             Some(current) => self.load(current).await,
             None => Err(waits(key)),
         }
+    }
+
+    /// Reads anew what is installed, after a change.
+    pub(crate) async fn look(&self) -> Result<(), ServiceError> {
+        let plugins = self.authority.plugins().list().await?;
+        let now = plugins.into_iter().map(|plugin| {
+            let standing = match plugin.current {
+                _ if !plugin.enabled => Standing::Disabled,
+                Some(current) => Standing::Current(current.digest),
+                None => Standing::Ungranted,
+            };
+            (plugin.key, standing)
+        });
+        *self
+            .standing
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = now.collect();
+        Ok(())
+    }
+
+    /// Why nothing new is made with a provider now; none where it works. In memory, for lists.
+    pub(crate) fn withheld(&self, key: &str) -> Option<Withheld> {
+        let standing = self.standing.read().unwrap_or_else(PoisonError::into_inner);
+        let (by, reason) = match standing.get(key) {
+            None => ("installation", "it is not installed".to_owned()),
+            Some(Standing::Disabled) => {
+                ("grant", "it is disabled: it takes no new leases".to_owned())
+            }
+            Some(Standing::Ungranted) => ("grant", "it waits for its grant".to_owned()),
+            Some(Standing::Current(digest)) => match self.get(digest) {
+                None => (
+                    "health",
+                    "its component cannot be loaded; the server's log says why".to_owned(),
+                ),
+                Some(loaded) => {
+                    loaded.works().err()?;
+                    (
+                        "health",
+                        "it failed again and again, and is left alone for a while".to_owned(),
+                    )
+                }
+            },
+        };
+        Some(Withheld {
+            key: key.to_owned(),
+            by: by.to_owned(),
+            reason,
+        })
     }
 
     fn get(&self, digest: &str) -> Option<Loaded> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use leasehold_authority::{
     Accessor, ActivityOutcome, Actor, Entry, Environment, EnvironmentDraft, EnvironmentDriver,
-    Lease, Operation, Status, take_pasted,
+    LOCAL, Lease, Operation, Status, take_pasted,
 };
 use leasehold_contract::{Code, FieldViolation, Finding, Purpose, Severity};
 use leasehold_egress::Reach;
@@ -38,7 +38,7 @@ fn ended(report: &ProbeReport) -> ActivityOutcome {
 }
 
 impl Service {
-    /// Probes a saved environment.
+    /// Probes a saved environment for a company: where it is shared, the one that is named.
     ///
     /// # Errors
     /// An environment that nobody knows, or a provider that is not there. What is wrong with the target is a finding.
@@ -46,6 +46,7 @@ impl Service {
         &self,
         actor: &Actor,
         environment: &str,
+        company: Option<&str>,
         progress_id: Option<&str>,
     ) -> Result<ProbeReport, ServiceError> {
         self.accepting()?;
@@ -53,20 +54,32 @@ impl Service {
         let begun = Instant::now();
         let watched = self.watch(actor, progress_id);
         let environment = self.authority().environments().get(environment).await?;
-        let report = if environment.driver == EnvironmentDriver::Sandbox {
-            self.probe_by_lease(actor, &environment, progress_id, begun)
+        let company = self
+            .company_for(actor, &environment, company, "?companyId")
+            .await?;
+        // Whose secrets these are is asked before any of them is opened, and before anything is leased.
+        let secrets = self.authority().secrets();
+        secrets.serve(&environment.id, &company).await?;
+        let report = if environment.is_local() {
+            local_report(&company, begun)
+        } else if environment.driver == EnvironmentDriver::Sandbox {
+            self.probe_by_lease(actor, &environment, &company, progress_id, begun)
                 .await?
         } else {
             let plugin = self.catalog().current(&environment.provider).await?;
+            let by = Accessor {
+                company: Some(company.clone()),
+                ..Accessor::of(actor, "probe")
+            };
             let context = Context::resolve(
                 self.authority(),
                 plugin,
                 Holder::Environment {
                     id: &environment.id,
-                    by: Accessor::of(actor, "probe"),
+                    by,
                 },
                 Source {
-                    company: &environment.company_id,
+                    company: &company,
                     environment: Some(&environment.id),
                     config: &environment.config,
                     env_vars: &environment.env_vars,
@@ -85,7 +98,7 @@ impl Service {
                 actor,
                 Entry::new(
                     "environment.probed",
-                    Some(&environment.company_id),
+                    Some(&company),
                     "environment",
                     &environment.id,
                     json!({ "ok": report.ok, "findings": report.findings.len(), "durationMs": report.duration_ms }),
@@ -109,6 +122,12 @@ impl Service {
     ) -> Result<ProbeReport, ServiceError> {
         self.accepting()?;
         actor.may(Operation::ProbeDraft)?;
+        if draft.driver == EnvironmentDriver::Local {
+            return Err(ServiceError::refused(
+                "environment_local",
+                "the server's own machine is one environment, which is there already: probe that",
+            ));
+        }
         let begun = Instant::now();
         let pasted = take_pasted(Some(&mut draft.config), Some(&mut draft.env_vars))?;
         let watched = self.watch(actor, progress_id);
@@ -168,7 +187,14 @@ impl Service {
                 let mut kind = Kind::new(Purpose::Probe, Reach::Read, PROBE);
                 kind.fresh = true;
                 kind.told_as = watched.map(|work| work.name().to_owned());
-                match self.call(context, None, kind).await {
+                let call = async {
+                    // As a command of a lease would have them.
+                    let (variables, mut payloads) = context.variables(&[])?;
+                    payloads.give_scripts(variables);
+                    kind.payloads = payloads;
+                    self.call(context, None, kind).await
+                };
+                match call.await {
                     Ok(call) => context.plugin.probe(&call.setup, &call.config).await,
                     Err(error) => Err(Failure::Host(error.to_string())),
                 }
@@ -185,10 +211,12 @@ impl Service {
         &self,
         actor: &Actor,
         environment: &Environment,
+        company: &str,
         progress_id: Option<&str>,
         begun: Instant,
     ) -> Result<ProbeReport, ServiceError> {
         let request = AcquireRequest {
+            company_id: Some(company.to_owned()),
             ttl_seconds: Some(600),
             progress_id: progress_id.map(str::to_owned),
             ..AcquireRequest::default()
@@ -243,6 +271,7 @@ impl Service {
             .all(|finding| finding.severity != Severity::Failure);
         Ok(ProbeReport {
             ok,
+            company: company.to_owned(),
             driver: environment.driver.as_str().to_owned(),
             provider: environment.provider.clone(),
             summary: summary(&environment.provider, &findings),
@@ -295,6 +324,43 @@ impl Service {
 
 /// Why no probe of this version writes a qualification.
 const NOT_QUALIFIED: &str = "this version records no platform qualification";
+
+/// What there is to tell of the server's own machine: that it is there, and where the server stands on it. Nothing is
+/// leased there, so nothing more can be promised.
+fn local_report(company: &str, begun: Instant) -> ProbeReport {
+    let told = |step: &str, message| Finding {
+        step: step.to_owned(),
+        severity: Severity::Info,
+        message,
+        duration: None,
+    };
+    let found = |step: &str, found: std::io::Result<String>| match found {
+        Ok(text) => told(step, text.trim().to_owned()),
+        Err(error) => Finding {
+            severity: Severity::Failure,
+            ..told(step, format!("cannot be told: {error}"))
+        },
+    };
+    // The kernel's own word, without a resolver.
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    let directory = std::env::current_dir().map(|path| path.display().to_string());
+    let findings = vec![found("host", host), found("working-directory", directory)];
+    ProbeReport {
+        ok: findings.iter().all(|f| f.severity != Severity::Failure),
+        company: company.to_owned(),
+        driver: EnvironmentDriver::Local.as_str().to_owned(),
+        provider: LOCAL.to_owned(),
+        summary: format!(
+            "the server's own machine, {:?}, is there, and is never leased",
+            findings[0].message
+        ),
+        findings,
+        duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        lease: None,
+        platform_qualification_recorded: false,
+        qualification_note: NOT_QUALIFIED.to_owned(),
+    }
+}
 
 /// Keys are decrypted off the async threads, once; one that cannot be used is the first finding.
 async fn keys_of(context: &Context) -> Option<Vec<Finding>> {
@@ -389,6 +455,7 @@ fn report(
         ok: findings
             .iter()
             .all(|finding| finding.severity != Severity::Failure),
+        company: context.company.clone(),
         driver: context.plugin.manifest().driver.as_str().to_owned(),
         provider: context.plugin.manifest().key.clone(),
         summary: summary(&context.name(), &findings),

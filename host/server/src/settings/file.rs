@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::environments::FileManagedSandbox;
 use super::plugins::FilePlugins;
 use super::{LogFormat, SettingsError};
 
@@ -33,6 +34,12 @@ pub struct FileSettings {
     pub limits: Option<FileLimits>,
     /// `[plugins]`
     pub plugins: Option<FilePlugins>,
+    /// `enable-environments = false`
+    pub enable_environments: Option<bool>,
+    /// `enable-managed-sandbox-only = true`
+    pub enable_managed_sandbox_only: Option<bool>,
+    /// `[managed-sandbox]`
+    pub managed_sandbox: Option<FileManagedSandbox>,
 }
 
 /// The table `[limits]`.

@@ -62,6 +62,28 @@ pub struct ServeArgs {
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
     pub otlp_endpoint: Option<String>,
 
+    /// Whether there are environments; without, all that is about them is refused [default: true]
+    #[arg(
+        long,
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        env = "LEASEHOLD_ENABLE_ENVIRONMENTS"
+    )]
+    pub enable_environments: Option<bool>,
+
+    /// Whether the environment of the settings file's [managed-sandbox] is the only one [default: false]
+    #[arg(
+        long,
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        env = "LEASEHOLD_ENABLE_MANAGED_SANDBOX_ONLY"
+    )]
+    pub enable_managed_sandbox_only: Option<bool>,
+
     /// How long running requests may go on after a signal, in seconds [default: 10]
     #[arg(long, value_name = "SECONDS", env = "LEASEHOLD_SHUTDOWN_GRACE")]
     pub shutdown_grace: Option<u64>,

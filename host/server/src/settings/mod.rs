@@ -4,6 +4,7 @@
 //! that the file does not know is an error, so that a typing mistake is never a silent default. Settings
 //! hold paths and numbers, never a secret.
 
+mod environments;
 mod file;
 mod flags;
 mod places;
@@ -18,6 +19,7 @@ use leasehold_egress::HostRoots;
 
 use crate::telemetry::Collector;
 
+pub use environments::{EnvironmentSettings, FileManagedSandbox, ManagedSettings};
 pub use file::{FileLimits, FileSettings};
 pub use flags::ServeArgs;
 pub use places::Places;
@@ -119,6 +121,8 @@ pub struct Settings {
     pub limits: Limits,
     /// What any component may use and reach.
     pub plugins: PluginSettings,
+    /// What of environments is there.
+    pub environments: EnvironmentSettings,
 }
 
 /// A setting that cannot be.
@@ -265,6 +269,14 @@ impl Settings {
             .map_err(|message| SettingsError::invalid("otlp-endpoint", message))?;
         let limits = limits(args.shutdown_grace, file.limits.unwrap_or_default())?;
         let plugins = file.plugins.unwrap_or_default().resolve()?;
+        let environments = environments::Said {
+            enabled: args.enable_environments.or(file.enable_environments),
+            managed_only: args
+                .enable_managed_sandbox_only
+                .or(file.enable_managed_sandbox_only),
+            managed: file.managed_sandbox,
+        }
+        .resolve()?;
         Ok(Settings {
             data_dir,
             listen,
@@ -280,6 +292,7 @@ impl Settings {
                 .unwrap_or_else(|| "info".into()),
             limits,
             plugins,
+            environments,
         })
     }
 }

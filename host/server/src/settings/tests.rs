@@ -295,3 +295,46 @@ fn an_engine_that_may_be_root_is_named_by_one_path_or_url_and_a_flag_outweighs_t
         assert!(error.contains(wrong), "{error}");
     }
 }
+
+#[test]
+fn what_of_environments_is_there_is_said_by_flags_then_the_file() {
+    let settings = Room::new(None).resolve(&[]).unwrap();
+    assert_eq!(settings.environments, EnvironmentSettings::default());
+    assert!(settings.environments.enabled && !settings.environments.managed_only);
+    let room = Room::new(Some(
+        "enable-environments = false\nenable-managed-sandbox-only = true\n\
+         [managed-sandbox]\nprovider = \"null\"\n[managed-sandbox.config]\nsize = 2\n",
+    ));
+    let of_file = room.resolve(&[]).unwrap().environments;
+    let managed = of_file.managed.unwrap();
+    assert_eq!((of_file.enabled, of_file.managed_only), (false, true));
+    assert_eq!((&*managed.name, &*managed.provider), ("sandbox", "null"));
+    assert_eq!(managed.config["size"], 2);
+    let line = [
+        "--enable-environments",
+        "--enable-managed-sandbox-only=false",
+    ];
+    let of_flags = room.resolve(&line).unwrap().environments;
+    assert_eq!((of_flags.enabled, of_flags.managed_only), (true, false));
+    for (file, name) in [
+        (
+            "enable-managed-sandbox-only = true",
+            "enable-managed-sandbox-only",
+        ),
+        (
+            "[managed-sandbox]\nprovider = \"No\"",
+            "managed-sandbox.provider",
+        ),
+        (
+            "[managed-sandbox]\nprovider = \"null\"\nname = \" \"",
+            "managed-sandbox.name",
+        ),
+        (
+            "[managed-sandbox]\nprovider = \"null\"\nsecret = 1",
+            "unknown field",
+        ),
+    ] {
+        let error = Room::new(Some(file)).resolve(&[]).unwrap_err().to_string();
+        assert!(error.contains(name), "{file}: {error}");
+    }
+}

@@ -15,10 +15,13 @@ const TABLE: &str = "
 whoami                  + + + + + + + + ! !
 getProgress             + + + + + + + + ! !
 metrics                 + + - - - - - - ! !
+getInstanceSettings     + + + + - - - - ! !
+updateInstanceSettings  + + - - - - - - ! !
 listCompanies           + + + + + + + + ! !
 createCompany           + + - - - - - - ! !
 getCompany              + + + ? - - - - ! !
 renameCompany           + + - - - - - - ! !
+exportCompany           + + - - - - - - ! !
 listTokens              + + - - - - - - ! !
 createToken             + + - - - - - - ! !
 revokeToken             + + - - - - - - ! !
@@ -56,6 +59,8 @@ resolveEnvironment      + + + ? + + + ? ! !
 probeEnvironment        + + - - - - - - ! !
 probeDraft              + + - - - - - - ! !
 fetchHostKey            + + - - - - - - ! !
+getDefaultEnvironment   + + + ? - - - - ! !
+setDefaultEnvironment   + + - - - - - - ! !
 acquireLease            + + - - + + + ? ! !
 listLeases              + + ~ ? + + + ? ! !
 listCompanyLeases       + + ~ ? + + + ? ! !
@@ -116,6 +121,8 @@ fn body(operation: &str) -> &'static str {
         | "createEnvironment"
         | "updateEnvironment"
         | "probeDraft"
+        | "setDefaultEnvironment"
+        | "updateInstanceSettings"
         | "fetchHostKey"
         | "grantPlugin"
         | "abandonLease"

@@ -1,0 +1,188 @@
+//! A provider that is not there: not installed, not granted, disabled, failing, or without what it could do before. It becomes
+//! no target, each time in words of its own, what is listed says so at once, and what is leased goes on.
+
+use leasehold_tests::http::text;
+use leasehold_tests::server::Server;
+use leasehold_tests::shape::{changed, modest};
+use serde_json::{Value, json};
+
+use crate::crashes::trip;
+use crate::{environment, install, narrowed, plugin, with_settings};
+
+/// How a provider is not there: how it comes to that, what a list says stands in the way, what a lease and a save are refused
+/// with and in which words, and how it returns.
+struct Gone {
+    how: fn(&Server, &str),
+    by: &'static str,
+    code: &'static str,
+    words: &'static str,
+    back: fn(&Server),
+}
+
+const WAYS: [Gone; 2] = [
+    Gone {
+        how: |server, _| {
+            server
+                .call("POST", "/api/plugins/hostile-trap-everywhere/disable", None)
+                .expect(200);
+        },
+        by: "grant",
+        code: "plugin_disabled",
+        words: "is disabled",
+        back: |server| {
+            server
+                .call("POST", "/api/plugins/hostile-trap-everywhere/enable", None)
+                .expect(200);
+        },
+    },
+    Gone {
+        how: |server, bad| {
+            trip(server, bad);
+        },
+        by: "health",
+        code: "plugin_tripped",
+        words: "takes no new leases for now",
+        back: |server| {
+            server
+                .call("POST", "/api/plugins/hostile-trap-everywhere/reset", None)
+                .expect(200);
+        },
+    },
+];
+
+/// The environment of this name, as a list has it.
+fn in_list(server: &Server, name: &str) -> Value {
+    let all = server.get(&format!("/api/companies/{}/environments", server.company()));
+    let found = all
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|e| e["name"] == name);
+    found.cloned().unwrap_or_default()
+}
+
+#[test]
+fn a_provider_that_is_not_there_becomes_no_target_and_every_list_says_so_at_once() {
+    let Some((server, _folder)) = with_settings(
+        "[plugins]\nbreaker-failures = 3\nbreaker-backoff-seconds = 3600\nbreaker-longest-backoff-seconds = 3600\n",
+    ) else {
+        return;
+    };
+    let key = "hostile-trap-everywhere";
+    server.install(key).expect(201);
+    let bad = environment(&server, "bad", key, &json!({ "at": "acquire" }));
+    let good = environment(&server, "good", key, &json!({ "at": "keep-alive" }));
+    let asleep = environment(&server, "asleep", key, &json!({ "at": "keep-alive" }));
+    let path = |id: &str| format!("/api/environments/{id}");
+    let patch = |id: &str, body: Value| server.call("PATCH", &path(id), Some(&body));
+    patch(&asleep, json!({ "status": "archived" })).expect(200);
+    let drafts = format!(
+        "/api/companies/{}/environments/probe-config",
+        server.company()
+    );
+    let draft = json!({ "name": "new", "driver": "sandbox", "provider": key, "config": { "at": "keep-alive" } });
+    for gone in &WAYS {
+        let lease = text(&server.acquire(&good).expect(201)["id"]);
+        assert_eq!(in_list(&server, "good")["withheld"], Value::Null);
+        (gone.how)(&server, &bad);
+        let listed = in_list(&server, "good");
+        assert_eq!(listed["withheld"]["by"], gone.by, "{listed}");
+        assert_eq!(server.get(&path(&good))["withheld"], listed["withheld"]);
+        let tries = [
+            ("a lease", server.acquire(&good)),
+            ("a new environment", server.environment(&draft)),
+            ("a draft", server.call("POST", &drafts, Some(&draft))),
+            (
+                "another configuration",
+                patch(&good, json!({ "config": { "at": "list" } })),
+            ),
+            (
+                "an archived one",
+                patch(&asleep, json!({ "status": "active" })),
+            ),
+            (
+                "a saved probe",
+                server.call("POST", &format!("{}/probe", path(&good)), None),
+            ),
+        ];
+        for (what, refused) in tries {
+            assert_eq!(refused.code(), gone.code, "{what}: {}", refused.body);
+            assert!(
+                refused.body.contains(gone.words),
+                "{what}: {}",
+                refused.body
+            );
+        }
+        // What it is called, and that nobody leases it, is no provider's to say.
+        patch(&good, json!({ "description": gone.by })).expect(200);
+        // What is leased goes on and ends.
+        assert_eq!(server.lease(&lease)["status"], "active");
+        assert_eq!(server.release(&lease)["status"], "released");
+        (gone.back)(&server);
+        assert_eq!(
+            in_list(&server, "good")["withheld"],
+            Value::Null,
+            "{}",
+            gone.by
+        );
+    }
+}
+
+#[test]
+fn a_provider_that_is_not_installed_or_not_granted_becomes_no_target_each_in_its_own_words() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let draft = json!({ "name": "box", "driver": "sandbox", "provider": "shape", "config": {} });
+    let drafts = format!(
+        "/api/companies/{}/environments/probe-config",
+        server.company()
+    );
+    let refused = |code: &str, words: &str| {
+        let probed = server.call("POST", &drafts, Some(&draft));
+        for refused in [server.environment(&draft), probed] {
+            assert_eq!(refused.code(), code, "{}", refused.body);
+            assert!(refused.body.contains(words), "{}", refused.body);
+        }
+    };
+    refused("plugin_missing", "is installed");
+    install(&server, &modest());
+    refused("plugin_pending", "waits for its grant");
+}
+
+#[test]
+fn a_capability_that_an_upgrade_takes_away_is_gone_from_what_is_offered_and_from_no_lease_of_before()
+ {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    install(&server, &modest());
+    server.json(&["plugin", "grant", "shape", "--yes"]);
+    let box_ = environment(&server, "box", "shape", &json!({}));
+    let first = plugin(&server)["digest"].clone();
+    let lease = text(&server.acquire(&box_).expect(201)["id"]);
+    let before = server.get(&format!("/api/environments/{box_}"));
+    assert_eq!(narrowed(&server, "shape"), []);
+    // The next revision has lost its origins, by whoever grants it.
+    install(
+        &server,
+        &changed(json!({ "version": "2.0.0", "memoryMib": 48 })),
+    );
+    server.json(&["plugin", "grant", "shape", "--yes", "--without", "origins"]);
+    assert_eq!(
+        narrowed(&server, "shape"),
+        [("origins".to_owned(), "grant".to_owned())]
+    );
+    let now = server.get(&format!("/api/environments/{box_}"));
+    assert!(
+        now["targetRevision"].as_i64() > before["targetRevision"].as_i64(),
+        "{now}"
+    );
+    assert_eq!(now["revision"], before["revision"]);
+    let kept = server.lease(&lease);
+    assert_eq!(
+        (&kept["status"], &kept["pluginDigest"]),
+        (&json!("active"), &first)
+    );
+    assert_eq!(server.release(&lease)["status"], "released");
+}
