@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::http::{Answer, text};
 use crate::server::Server;
@@ -134,7 +134,20 @@ impl Heard {
             .iter()
             .flat_map(|lease| ids(&Value::from(self.server.executions(lease)), "id"))
             .collect();
+        let assigned = |rows: &str| -> Vec<String> {
+            let path = format!("/api/companies/{company}/{rows}");
+            let made = self
+                .server
+                .call("POST", &path, Some(&json!({ "id": "one" })));
+            assert!(matches!(made.status, 201 | 409), "{}", made.body);
+            ids(&self.server.get(&path)["items"], "id")
+        };
         BTreeMap::from([
+            ("agentId", assigned("agents")),
+            ("projectId", assigned("projects")),
+            ("workspaceId", assigned("workspaces")),
+            ("issueId", assigned("issues")),
+            ("runId", assigned("runs")),
             ("companyId", vec![company.clone()]),
             ("environmentId", ids(&of_company("environments"), "id")),
             ("secretId", ids(&of_company("secrets"), "id")),
@@ -153,8 +166,8 @@ impl Heard {
         let document = self.server.get("/api/openapi.json");
         let answered = self.answered.lock().expect("paths");
         for (path, item) in document["paths"].as_object().expect("paths") {
-            // Not an answer but a WebSocket, which `use_everything` opens by the command line.
-            let stream = path.ends_with("/executions/stream");
+            // Not an answer but a WebSocket, which `use_everything` opens by the command line; or events without an end.
+            let stream = path.ends_with("/stream");
             if item.get("get").is_some() && !stream {
                 assert!(answered.contains(path), "{path} never answered");
             }

@@ -488,6 +488,10 @@ const OF_BEFORE: &str = "
     BEGIN;
     DELETE FROM _sqlx_migrations WHERE version >= 5;
     DROP TABLE assignees;
+    DROP TABLE idempotency_keys;
+    DROP INDEX activity_by_subject;
+    ALTER TABLE activity DROP COLUMN outcome;
+    ALTER TABLE activity DROP COLUMN times;
     DROP TABLE default_environments;
     CREATE TABLE before (
         id TEXT PRIMARY KEY, company_id TEXT NOT NULL REFERENCES companies (id), name TEXT NOT NULL, description TEXT,

@@ -251,6 +251,7 @@ fn who_may_not_do_a_thing_is_told_so_whatever_else_is_wrong_with_the_request() {
             "whoami",
             "tickets",
             "progress",
+            "/select",
         ];
         if its_own.iter().any(|part| path.contains(part)) && !path.ends_with("/abandon") {
             continue;

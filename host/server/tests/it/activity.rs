@@ -102,7 +102,7 @@ fn what_the_policy_refuses_is_in_the_activity_with_who_what_and_which_row() {
     assert_eq!(get(&server, &guess, "/api/companies").status, 401);
     // What is not there is nobody's to be refused, and what is left out of a list neither.
     assert_eq!(
-        server.operator("GET", "/api/companies/co_none", "").status,
+        server.operator("GET", "/api/companies/com_none", "").status,
         404
     );
     assert_eq!(get(&server, &member, "/api/companies").status, 200);
@@ -188,13 +188,13 @@ fn a_wrong_filter_is_refused_by_its_name() {
         ("limit=1001", "?limit"),
         ("after=1&before=2", "?before"),
         ("colour=red", "colour"),
-        ("after=x", "the query"),
+        ("after=x", "?after"),
     ] {
         let answer = server.operator("GET", &format!("/api/activity?{query}"), "");
-        assert_eq!(answer.status, 422, "{query}: {}", answer.body);
+        assert_eq!(answer.status, 400, "{query}: {}", answer.body);
         assert!(answer.body.contains(named), "{query}: {}", answer.body);
     }
-    let moment = "since=2020-01-01T00:00:00Z&until=2100-01-01T00:00:00%2B02:00";
+    let moment = "action=company.&since=2020-01-01T00:00:00Z&until=2100-01-01T00:00:00%2B02:00";
     server.company("acme");
     let all = server.operator("GET", &format!("/api/activity?{moment}"), "");
     assert_eq!(items(&all).len(), 1);
@@ -204,9 +204,14 @@ fn a_wrong_filter_is_refused_by_its_name() {
 fn who_follows_misses_nothing_and_sees_nothing_twice_over_a_kill() {
     let mut server = Server::start();
     let token = server.home.token();
-    let mut follower = Follower::new(&server, &token, "/api/activity/stream", None);
+    let mut follower = Follower::new(
+        &server,
+        &token,
+        "/api/activity/stream?action=company.",
+        None,
+    );
     let first = follower.next().unwrap();
-    assert_eq!((first.id, first.kind), (Some(0), None), "from where");
+    assert_eq!((first.id.is_some(), first.kind), (true, None), "from where");
     let mut seen = Vec::new();
     server.company("one");
     seen.push(follower.row());
@@ -217,12 +222,17 @@ fn who_follows_misses_nothing_and_sees_nothing_twice_over_a_kill() {
     server.again();
     server.company("three");
     let last = seen[0]["position"].as_i64();
-    let mut follower = Follower::new(&server, &token, "/api/activity/stream?after=0", last);
+    let mut follower = Follower::new(
+        &server,
+        &token,
+        "/api/activity/stream?after=0&action=company.",
+        last,
+    );
     seen.push(follower.row());
     seen.push(follower.row());
     server.company("four");
     seen.push(follower.row());
-    let listed = server.operator("GET", "/api/activity?after=0", "");
+    let listed = server.operator("GET", "/api/activity?after=0&action=company.", "");
     assert_eq!(seen, items(&listed));
     assert_eq!(seen.len(), 4);
     // It is told when the server is stopped, and holds nothing up.
@@ -340,7 +350,7 @@ fn a_kept_head_and_an_export_prove_later_what_was_there() {
     std::fs::write(&head, done(&["activity", "head"])).unwrap();
     done(&["activity", "export", &export]);
     let lines = std::fs::read_to_string(&export).unwrap();
-    assert_eq!(lines.lines().count(), 3, "{lines}");
+    assert!(lines.lines().count() >= 3, "{lines}");
     assert_eq!(
         done(&["activity", "export"]),
         lines,
@@ -362,13 +372,13 @@ fn a_kept_head_and_an_export_prove_later_what_was_there() {
     let check = ["activity", "verify", "--head", &head, "--export", &wrong];
     let cut: String = lines
         .lines()
-        .take(2)
+        .take(lines.lines().count() - 1)
         .map(|line| format!("{line}\n"))
         .collect();
     for (text, why) in [
         (
             lines.replacen("\"name\":\"b\"", "\"name\":\"x\"", 1),
-            "line 2",
+            "was edited",
         ),
         (
             lines
@@ -376,7 +386,7 @@ fn a_kept_head_and_an_export_prove_later_what_was_there() {
                 .skip(2)
                 .chain(lines.lines().take(1))
                 .fold(String::new(), |all, line| all + line + "\n"),
-            "line 2",
+            "does not follow",
         ),
         (cut, "kept head is missing"),
     ] {
@@ -388,7 +398,8 @@ fn a_kept_head_and_an_export_prove_later_what_was_there() {
     assert!(server.end_by("TERM").success());
     let (well, out, complaint) = leasehold(&server, &offline);
     assert!(well, "{complaint}");
-    assert!(out.contains("ROWS      4\n"), "{out}");
+    let rows = lines.lines().count() + 1;
+    assert!(out.contains(&format!("ROWS      {rows}\n")), "{out}");
     // An old copy is put back, and the next start lets it grow again.
     std::fs::copy(&backup, &database).unwrap();
     refused(&server, &offline, "kept head is missing");

@@ -330,6 +330,13 @@ const SAID: &[(&str, &[&str])] = &[
     ("updateEnvironment", &["status", "provider"]),
     ("probeDraft", &["status", "provider", "companyId"]),
     ("createToken", &["companyId"]),
+    ("selectEnvironment", &["provider"]),
+    ("acquireLease", &["companyId"]),
+    ("createAgent", &["id"]),
+    ("createProject", &["id"]),
+    ("createWorkspace", &["id"]),
+    ("createIssue", &["id"]),
+    ("createRun", &["id"]),
     ("grantPlugin", &["revision"]),
     ("updateSecretVersion", &["status"]),
 ];

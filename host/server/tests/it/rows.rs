@@ -233,7 +233,7 @@ fn a_saved_probe_names_its_company_and_of_a_shared_environment_it_has_to() {
     let probe = |id: &str, query: &str| {
         server.operator("POST", &format!("/api/environments/{id}/probe{query}"), "")
     };
-    assert_eq!(pointer(&probe(&all, "")), (422, "?companyId".to_owned()));
+    assert_eq!(pointer(&probe(&all, "")), (400, "?companyId".to_owned()));
     let report = probe(&all, &format!("?companyId={other}"));
     assert_eq!(report.json()["companyId"], *other, "{}", report.body);
     let lease = report.json()["details"]["leaseId"]

@@ -187,7 +187,7 @@ fn a_word_that_is_no_capability_is_refused_with_those_there_are() {
     );
     for limit in ["0", "10001", "x"] {
         let answer = house.post(&format!("{path}?limit={limit}"), &json!({}));
-        assert_eq!(answer.status, 422, "{}", answer.body);
+        assert_eq!(answer.status, 400, "{}", answer.body);
     }
     let typo = house.post(&path, &json!({"requires": []}));
     assert_eq!(typo.status, 422, "{}", typo.body);
@@ -385,7 +385,7 @@ fn a_lease_by_requirement_is_of_the_best_that_can_be_leased_and_tells_what_came_
     let otherwise = house.post(&path, &otherwise);
     assert_eq!(
         (otherwise.status, &*otherwise.code()),
-        (409, "idempotency_mismatch")
+        (422, "idempotency_mismatch")
     );
     let other = house.post(&path, &json!({"requirement": {}})).json();
     assert_eq!(other["environmentId"], json!(second));
