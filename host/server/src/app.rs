@@ -44,18 +44,31 @@ struct Inner {
     listening: Option<std::net::SocketAddr>,
 }
 
+/// What a request is admitted by.
+pub struct Admission {
+    /// The local operator's token.
+    pub operator: OperatorToken,
+    /// What each route is to the policy.
+    pub operations: Operations,
+    /// What is switched on.
+    pub features: Features,
+}
+
 impl App {
     /// An application without a service yet. `listening` is the TCP address that was bound, if any.
     pub fn new(
         limits: Limits,
         allowed_hosts: &[String],
         listening: Option<std::net::SocketAddr>,
-        operator: OperatorToken,
-        operations: Operations,
-        features: Features,
+        admission: Admission,
         measures: Option<Measures>,
         closing: CancellationToken,
     ) -> App {
+        let Admission {
+            operator,
+            operations,
+            features,
+        } = admission;
         let strangers = Arc::new(Semaphore::new(limits.unauthenticated_streams));
         App(Arc::new(Inner {
             hosts: HostRules::new(allowed_hosts, listening.map(|a| a.port())),

@@ -19,7 +19,7 @@ use tracing_subscriber::{EnvFilter, Layer};
 use crate::access::features::Features;
 use crate::access::operations::NoRule;
 use crate::access::operator::{OperatorToken, TokenFileError};
-use crate::app::App;
+use crate::app::{Admission, App};
 use crate::http::listen::{self, ListenError};
 use crate::http::serve;
 use crate::http::signals::Signals;
@@ -157,11 +157,13 @@ async fn serve_until(
         settings.limits.clone(),
         &settings.allowed_hosts,
         doors.address,
-        operator,
-        operations,
-        Features {
-            environments: settings.environments.enabled,
-            managed_only: settings.environments.managed_only,
+        Admission {
+            operator,
+            operations,
+            features: Features {
+                environments: settings.environments.enabled,
+                managed_only: settings.environments.managed_only,
+            },
         },
         measures,
         closing.clone(),
