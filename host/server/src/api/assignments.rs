@@ -234,7 +234,7 @@ async fn page(
     company: &str,
     query: AssigneeQuery,
 ) -> Result<Response, ApiError> {
-    caller.sees_company(company)?;
+    caller.sees_known_company(app, company).await?;
     let limit = pages::limit(query.limit)?;
     let assignees = app.service()?.authority().assignees();
     let page = assignees
