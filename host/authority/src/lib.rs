@@ -44,7 +44,7 @@ pub use company::{Companies, Company};
 pub use environment::{
     ActiveRuntimeUse, BlastRadius, Defaults, Environment, EnvironmentDraft, EnvironmentDriver,
     EnvironmentFilter, EnvironmentPatch, EnvironmentSecrets, EnvironmentStatus, Environments,
-    HOLDERS, LOCAL, LeaseHolder, Managed, SecretRef, SecretUse, StaticReferences,
+    HOLDERS, LOCAL, LeaseHolder, Managed, OthersUse, SecretRef, SecretUse, StaticReferences,
 };
 pub use error::{Error, Result, code};
 pub use execution::{Execution, ExecutionStatus, Executions, NewExecution, Outcome, Settled};

@@ -332,10 +332,22 @@ pub(crate) async fn counts<'e>(
     db: impl sqlx::Executor<'e, Database = Db>,
     environment: &str,
 ) -> Result<AssignmentCounts> {
+    // No company has this id.
+    counts_of_others(db, environment, "").await
+}
+
+/// The same of the rows of every other company than this one.
+pub(crate) async fn counts_of_others<'e>(
+    db: impl sqlx::Executor<'e, Database = Db>,
+    environment: &str,
+    company: &str,
+) -> Result<AssignmentCounts> {
     let rows: Vec<(String, i64)> = sqlx::query_as(
-        "SELECT kind, COUNT(*) FROM assignees WHERE environment_id = $1 GROUP BY kind",
+        "SELECT kind, COUNT(*) FROM assignees WHERE environment_id = $1 AND company_id <> $2
+         GROUP BY kind",
     )
     .bind(environment)
+    .bind(company)
     .fetch_all(db)
     .await?;
     let count = |kind: AssigneeKind| {

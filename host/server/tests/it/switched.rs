@@ -148,6 +148,14 @@ fn where_only_the_managed_environment_is_switched_on_no_other_is_there() {
         (made.status, &*made.code()),
         (403, "environments_managed_only")
     );
+    let assigned = json!({ "id": "coder", "environmentId": own }).to_string();
+    let assigned = server.operator("POST", &format!("/api/companies/{one}/agents"), &assigned);
+    assert_eq!(
+        (assigned.status, &*assigned.code()),
+        (404, "not_found"),
+        "{}",
+        assigned.body
+    );
     let house = list[0]["id"].as_str().unwrap();
     let body = json!({ "companyId": one }).to_string();
     let leased = server.operator("POST", &format!("/api/environments/{house}/leases"), &body);
