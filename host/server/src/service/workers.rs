@@ -7,10 +7,10 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use leasehold_authority::{CLAIM, Expiry, Lease};
+use leasehold_authority::{Actor, CLAIM, Expiry, Lease, RunEnd, Transition};
 use tokio::sync::Semaphore;
 
-use super::Service;
+use super::{Service, ServiceError};
 
 /// How long the loop rests when nothing wakes it.
 const REST: Duration = Duration::from_secs(1);
@@ -77,16 +77,33 @@ impl Service {
             match self.authority().leases().expire_due(100).await? {
                 Expiry::Halted(_) => return Ok(()),
                 Expiry::Done(ended) => {
-                    for transition in &ended {
-                        let lease = &transition.lease;
-                        self.gates().supersede(&lease.id, lease.epoch);
-                        self.contexts().forget(&lease.id);
-                    }
+                    self.let_go(&ended);
                     if ended.len() < 100 {
                         return Ok(());
                     }
                 }
             }
+        }
+    }
+
+    /// Ends a run: its leases are released, and none begins for it any more.
+    ///
+    /// # Errors
+    /// A run that nobody knows. Over already is success.
+    pub async fn end_run(&self, actor: &Actor, id: &str) -> Result<RunEnd, ServiceError> {
+        self.accepting()?;
+        let ended = self.authority().leases().end_run(actor, id).await?;
+        self.let_go(&ended.leases);
+        self.wake();
+        Ok(ended)
+    }
+
+    /// Nobody uses these leases any more, from here on.
+    fn let_go(&self, ended: &[Transition]) {
+        for transition in ended {
+            let lease = &transition.lease;
+            self.gates().supersede(&lease.id, lease.epoch);
+            self.contexts().forget(&lease.id);
         }
     }
 
