@@ -16,6 +16,8 @@ use super::{Service, ServiceError};
 const REST: Duration = Duration::from_secs(1);
 /// Leases that are worked on at once.
 const AT_ONCE: usize = 16;
+/// The longest between two tries to load what cannot be loaded.
+const LOAD_AGAIN: Duration = Duration::from_secs(60);
 /// Between two looks for revisions that nothing needs any more.
 const COLLECT_EVERY: Duration = Duration::from_secs(5);
 /// Between two questions for the same command.
@@ -69,6 +71,21 @@ impl Service {
                 collected = Some(Instant::now());
                 self.catalog().collect().await;
             }
+        }
+    }
+
+    /// Tries again to load what could not be, until the server stops: nobody has to ask for it, or start the server anew.
+    pub(crate) async fn mind_plugins(self) {
+        let mut wait = REST;
+        loop {
+            tokio::select! {
+                () = self.stopping().cancelled() => return,
+                () = tokio::time::sleep(wait) => {}
+            }
+            wait = match self.catalog().load_missing().await {
+                0 => REST,
+                _ => (wait * 2).min(LOAD_AGAIN),
+            };
         }
     }
 
