@@ -81,6 +81,16 @@ pub enum OpenError {
         /// What failed.
         error: sqlx::migrate::MigrateError,
     },
+    /// Somebody put statements of their own into the database.
+    #[error(
+        "database {database:?} has {what} that this server did not make: it was edited; put back a copy that was not"
+    )]
+    Foreign {
+        /// The database's file.
+        database: PathBuf,
+        /// The kind and the name, such as `trigger x`.
+        what: String,
+    },
     /// A file cannot be made or read.
     #[error("{path:?}: {error}")]
     Io {
@@ -212,6 +222,10 @@ impl Authority {
                     error,
                 })?;
         let opened = async {
+            if let Some(what) = store::foreign(&mut connection).await.map_err(storage)? {
+                let database = database.clone();
+                return Err(OpenError::Foreign { database, what });
+            }
             let instance = match identify(&mut connection, &master).await.map_err(storage)? {
                 Some(instance) => instance,
                 None => {

@@ -165,6 +165,13 @@ fn token(keys: &Keys, row: &Row) -> Result<(Token, Vec<u8>)> {
 }
 
 /// The token, the database's time, and the token's hash.
+/// Whether the activity has the revocation of a row of `tokens`.
+macro_rules! was_revoked {
+    () => {
+        "EXISTS (SELECT 1 FROM activity WHERE subject = tokens.id AND action = 'token.revoked') AS was_revoked"
+    };
+}
+
 async fn load<'e>(
     db: impl sqlx::Executor<'e, Database = Db>,
     keys: &Keys,
@@ -173,15 +180,29 @@ async fn load<'e>(
     let row = sqlx::query(concat!(
         "SELECT *, ",
         now_ms!(),
-        " AS now FROM tokens WHERE id = $1"
+        " AS now, ",
+        was_revoked!(),
+        " FROM tokens WHERE id = $1"
     ))
     .bind(id)
     .fetch_optional(db)
     .await?
     .ok_or_else(|| Error::not_found("token", id))?;
     let (token, hash) = token(keys, &row)?;
+    is_the_newest(&token, &row)?;
     Ok((token, row.try_get("now")?, hash))
 }
+
+/// An older row that was put back is authentic, and the activity, which is a chain, says what became of it.
+fn is_the_newest(token: &Token, row: &Row) -> Result<()> {
+    if token.revoked_at.is_none() && row.try_get("was_revoked")? {
+        return Err(Error::corrupt(format!("token {}", token.id)));
+    }
+    Ok(())
+}
+
+/// The longest life that a token can be given, in seconds.
+const LONGEST_LIFE: u64 = 100 * 366 * 24 * 3600;
 
 /// The company of a token that is bound to just one, for the company's own activity.
 fn only(role: &Role) -> Option<&str> {
@@ -206,6 +227,14 @@ fn check(new: &NewToken) -> Result<()> {
         return Err(Error::invalid(
             "/runId",
             "must be 1 to 200 bytes without control characters",
+        ));
+    }
+    if new.expires_in.is_some_and(|seconds| seconds > LONGEST_LIFE) {
+        return Err(Error::invalid(
+            "/expiresInSeconds",
+            format!(
+                "must be at most {LONGEST_LIFE}, which is 100 years: leave it out for a token that does not expire"
+            ),
         ));
     }
     if new.expires_in == Some(0) {
@@ -342,6 +371,11 @@ impl Tokens {
                         .bind(&mac[..])
                         .execute(&mut tx.db)
                         .await?;
+                    // Whoever put something of their own into the database keeps no token alive by it.
+                    let (now, ..) = load(&mut tx.db, &tx.keys, &id).await?;
+                    if now.revoked_at != token.revoked_at {
+                        return Err(Error::corrupt(format!("token {id}")));
+                    }
                     tx.record(
                         &actor,
                         Entry::new(
@@ -471,7 +505,9 @@ impl Tokens {
         let row = sqlx::query(concat!(
             "SELECT *, ",
             now_ms!(),
-            " AS now FROM tokens WHERE hash = $1"
+            " AS now, ",
+            was_revoked!(),
+            " FROM tokens WHERE hash = $1"
         ))
         .bind(&hash[..])
         .fetch_optional(self.store.read())
@@ -480,6 +516,7 @@ impl Tokens {
         let actor = match row {
             Some(row) => {
                 let (token, _) = token(&self.keys, &row)?;
+                is_the_newest(&token, &row)?;
                 let now = row.try_get("now")?;
                 trusted = token.life(now, TRUSTED);
                 let good = token.is_good(now);

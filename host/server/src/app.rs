@@ -14,14 +14,12 @@ use crate::access::hosts::HostRules;
 use crate::access::operations::Operations;
 use crate::access::operator::OperatorToken;
 use crate::access::tickets::Tickets;
+use crate::access::watchers::Watchers;
 use crate::api::errors::{ApiError, ErrorCode};
 use crate::http::metrics::Metrics;
 use crate::service::Service;
 use crate::settings::Limits;
 use crate::telemetry::Measures;
-
-/// Those who follow or take away the activity at once, at most: each may be slow, and holds a page of it in memory.
-const WATCHERS: usize = 64;
 
 /// Shared by all requests; cheap to clone.
 #[derive(Clone)]
@@ -40,7 +38,7 @@ struct Inner {
     closing: CancellationToken,
     streams: TaskTracker,
     strangers: Arc<Semaphore>,
-    watchers: Arc<Semaphore>,
+    watchers: Watchers,
     listening: Option<std::net::SocketAddr>,
 }
 
@@ -83,7 +81,7 @@ impl App {
             closing,
             streams: TaskTracker::new(),
             strangers,
-            watchers: Arc::new(Semaphore::new(WATCHERS)),
+            watchers: Watchers::default(),
             listening,
         }))
     }
@@ -173,7 +171,7 @@ impl App {
     }
 
     /// Places for those who follow the activity.
-    pub fn watchers(&self) -> &Arc<Semaphore> {
+    pub fn watchers(&self) -> &Watchers {
         &self.0.watchers
     }
 

@@ -294,7 +294,7 @@ impl Activity {
     /// The end of this replica's chain, to be kept outside the database.
     pub async fn head(&self) -> Result<Head> {
         self.denials.before_reading(&self.store).await;
-        stored_head(self.store.read(), &self.replica).await
+        stored_head(self.store.search(), &self.replica).await
     }
 
     /// Walks every chain. [`Error::Corrupt`] names the first row that does not follow; so it does when
@@ -302,10 +302,10 @@ impl Activity {
     pub async fn verify(&self, kept: Option<&Head>) -> Result<Verified> {
         let (mut rows, mut head) = (0, Head::none());
         let mut kept_seen = kept.is_none_or(|k| k.sequence == 0);
-        for replica in replicas(self.store.read()).await? {
+        for replica in replicas(self.store.search()).await? {
             let mut last = Head::none();
             loop {
-                let page = page(self.store.read(), &replica, last.sequence).await?;
+                let page = page(self.store.search(), &replica, last.sequence).await?;
                 if page.is_empty() {
                     break;
                 }

@@ -97,7 +97,7 @@ impl Activity {
         )
         .bind(after)
         .bind(i64::from(limit))
-        .fetch_all(self.store.read())
+        .fetch_all(self.store.search())
         .await?;
         rows.iter()
             .map(|stored| {

@@ -130,7 +130,7 @@ impl Activity {
         let rows = filter
             .query(None)
             .build()
-            .fetch_all(self.store.read())
+            .fetch_all(self.store.search())
             .await?;
         rows.iter().map(row).collect()
     }
@@ -139,7 +139,7 @@ impl Activity {
     pub async fn top(&self) -> Result<i64> {
         Ok(
             sqlx::query_scalar("SELECT coalesce(max(position), 0) FROM activity")
-                .fetch_one(self.store.read())
+                .fetch_one(self.store.search())
                 .await?,
         )
     }
@@ -163,7 +163,7 @@ impl Activity {
         let rows = filter
             .query(Some(top))
             .build()
-            .fetch_all(self.store.read())
+            .fetch_all(self.store.search())
             .await?;
         let rows: Vec<ActivityRow> = rows.iter().map(row).collect::<Result<_>>()?;
         let full = i64::try_from(rows.len()).unwrap_or(i64::MAX) >= filter.limit();

@@ -9,7 +9,9 @@
 mod open;
 mod writer;
 
-pub(crate) use open::{Store, begin, classify, connect, create_file, discard, empty_log, exists};
+pub(crate) use open::{
+    Store, begin, classify, connect, create_file, discard, empty_log, exists, foreign,
+};
 pub(crate) use writer::{Tx, WriterParts};
 
 /// The database.

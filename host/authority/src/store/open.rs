@@ -16,10 +16,13 @@ use crate::error::{Error, Result};
 const BUSY: Duration = Duration::from_secs(10);
 /// Connections that read.
 const READERS: u32 = 4;
+/// Connections that look through the activity, which may take long, and keep nobody else from reading.
+const SEARCHERS: u32 = 2;
 
 /// The database: readers and the one writer.
 pub(crate) struct Store {
     readers: SqlitePool,
+    searchers: SqlitePool,
     writer: Writer,
 }
 
@@ -72,6 +75,15 @@ pub(crate) async fn connect(
     Ok(connection)
 }
 
+/// What runs inside the database and is none of the migrations': there are no triggers and no views of ours.
+pub(crate) async fn foreign(connection: &mut sqlx::SqliteConnection) -> Result<Option<String>> {
+    Ok(sqlx::query_scalar(
+        "SELECT type || ' ' || name FROM sqlite_master WHERE type IN ('trigger', 'view') LIMIT 1",
+    )
+    .fetch_optional(connection)
+    .await?)
+}
+
 impl Store {
     /// The store over a connection that [`connect`] made.
     pub async fn new(
@@ -79,17 +91,21 @@ impl Store {
         connection: sqlx::SqliteConnection,
         parts: WriterParts,
     ) -> Result<Store> {
-        let readers = SqlitePoolOptions::new()
-            .max_connections(READERS)
-            .min_connections(1)
-            .idle_timeout(None)
-            .max_lifetime(None)
-            .test_before_acquire(false)
-            .acquire_timeout(Duration::from_secs(30))
-            .connect_with(options(path).pragma("query_only", "ON"))
-            .await?;
+        let pool = |most: u32| {
+            SqlitePoolOptions::new()
+                .max_connections(most)
+                .idle_timeout(None)
+                .max_lifetime(None)
+                .test_before_acquire(false)
+                .acquire_timeout(Duration::from_secs(30))
+        };
+        let reading = options(path).pragma("query_only", "ON");
         Ok(Store {
-            readers,
+            readers: pool(READERS)
+                .min_connections(1)
+                .connect_with(reading.clone())
+                .await?,
+            searchers: pool(SEARCHERS).connect_lazy_with(reading),
             writer: Writer::start(connection, parts),
         })
     }
@@ -97,6 +113,11 @@ impl Store {
     /// For statements that change nothing.
     pub fn read(&self) -> &SqlitePool {
         &self.readers
+    }
+
+    /// For statements that change nothing and may look at every row there is.
+    pub fn search(&self) -> &SqlitePool {
+        &self.searchers
     }
 
     /// Runs `work` in a transaction and returns once it is durable. When `work` fails, or the process

@@ -72,6 +72,14 @@ impl Place {
         Place { temp, authority }
     }
 
+    /// What a next start says, once this one ended.
+    pub async fn next_start(self) -> Result<(), OpenError> {
+        let Place { temp, authority } = self;
+        authority.close().await;
+        drop(authority);
+        opened(temp.path()).await.map(drop)
+    }
+
     pub fn database(&self) -> PathBuf {
         self.temp.path().join("data/leasehold.db")
     }

@@ -254,3 +254,35 @@ async fn a_token_from_before_there_were_bounds_is_good_still() {
     assert_eq!(who(&*agent).await.companies(), Some(vec![&*company]));
     assert_eq!(who(&*admin).await.companies(), None);
 }
+
+#[tokio::test]
+async fn a_revoked_token_stays_so_whatever_row_is_put_back_and_whatever_runs_inside_the_database() {
+    let p = Place::new().await;
+    let new = || new_token(Role::Admin);
+    let (token, text) = p.tokens().create(&operator(), new()).await.unwrap();
+    p.edit(format!(
+        "CREATE TABLE kept AS SELECT * FROM tokens WHERE id = '{}'",
+        token.id
+    ))
+    .await;
+    p.tokens().revoke(&operator(), &token.id).await.unwrap();
+    p.edit(format!("DELETE FROM tokens WHERE id = '{}'", token.id))
+        .await;
+    p.edit("INSERT INTO tokens SELECT * FROM kept").await;
+    let p = p.again().await;
+    assert!(!p.tokens().is_good(&token.id).await.unwrap());
+    let known = p.tokens().authenticate(&text).await;
+    assert!(!matches!(known, Ok(Some(_))), "{known:?}");
+    // A trigger that keeps the row as it was: the revocation says that it did not happen, and the next start refuses.
+    let (other, _) = p.tokens().create(&operator(), new()).await.unwrap();
+    p.edit(
+        "CREATE TRIGGER keep BEFORE UPDATE OF revoked_at ON tokens BEGIN SELECT RAISE(IGNORE); END",
+    )
+    .await;
+    assert!(is_corrupt(p.tokens().revoke(&operator(), &other.id).await));
+    let refused = p.next_start().await;
+    assert!(
+        matches!(&refused, Err(OpenError::Foreign { what, .. }) if what == "trigger keep"),
+        "{refused:?}"
+    );
+}

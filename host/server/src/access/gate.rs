@@ -9,16 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use leasehold_authority::{Actor, ActorKind, Authority};
+use leasehold_authority::{Actor, ActorKind, Authority, Operation};
 use tracing::Instrument;
 
 use super::hosts::{is_unsafe, is_upgrade};
 use super::operator::OperatorToken;
-use super::{Caller, Peer, Refused};
+use super::{Caller, Peer, Refused, guarded};
 use crate::api::errors::{ApiError, ErrorCode};
 use crate::app::App;
 use crate::http::metrics::known_method;
@@ -145,6 +145,9 @@ async fn admit(app: &App, request: &mut Request) -> Result<(), ApiError> {
             if let (Some(operation), Some(route)) = (asked, route) {
                 let caller = Caller::admitted(actor, operation)?;
                 app.features().check(operation, route.as_str())?;
+                check_query(app, operation, request.uri())?;
+                let body = std::mem::take(request.body_mut());
+                *request.body_mut() = guarded(app, &caller, body);
                 request.extensions_mut().insert(caller);
             }
             Ok(())
@@ -156,6 +159,24 @@ async fn admit(app: &App, request: &mut Request) -> Result<(), ApiError> {
             "the request does not say who sends it; send a token as `Authorization: Bearer …`",
         )),
     }
+}
+
+/// Refuses what stands in the query of an operation that has no parameters there: nobody would look at it.
+fn check_query(app: &App, operation: Operation, uri: &Uri) -> Result<(), ApiError> {
+    let Some(query) = uri.query().filter(|query| !query.is_empty()) else {
+        return Ok(());
+    };
+    if app.operations().takes_query(operation) {
+        return Ok(());
+    }
+    let name = query.split(['=', '&']).next().unwrap_or_default();
+    Err(ApiError::field(
+        format!("?{}", crate::api::errors::shown(name)),
+        format!(
+            "is not known: `{}` has no parameters in its query",
+            operation.name()
+        ),
+    ))
 }
 
 /// What is taken, for whoever sent something else.
@@ -258,17 +279,8 @@ pub async fn still_known(app: &App, caller: &Actor) -> Result<(), ApiError> {
     Err(revoked())
 }
 
-/// Waits until the caller is nobody any more, its token having been revoked, and answers the refusal. For what goes on
-/// longer than a request.
-pub async fn dismissed(app: &App, caller: &Actor) -> ApiError {
-    let (ActorKind::Token { id, .. }, Some(service)) = (&caller.kind, app.service_if_open()) else {
-        return std::future::pending().await;
-    };
-    service.authority().tokens().until_revoked(id).await;
-    revoked()
-}
-
-fn revoked() -> ApiError {
+/// What whoever was known is told from then on.
+pub(super) fn revoked() -> ApiError {
     ApiError::new(ErrorCode::Unauthenticated, "the token was revoked")
 }
 

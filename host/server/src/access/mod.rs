@@ -6,15 +6,20 @@
 //! in `leasehold_authority`; `operations` tells it what is asked for.
 
 mod caller;
+mod dismissed;
 pub mod features;
 pub mod gate;
+mod guarded;
 pub mod hosts;
 pub mod operations;
 pub mod operator;
 mod refused;
 pub mod tickets;
+pub mod watchers;
 
 pub use caller::Caller;
+pub use dismissed::Dismissed;
+pub use guarded::guarded;
 pub use refused::Refused;
 
 /// What a connection says about its other end.

@@ -2,11 +2,12 @@
 //!
 //! A route whose `operationId` the policy does not know is a mistake of whoever built this server; it is found at start.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use axum::http::Method;
 use leasehold_authority::Operation;
-use utoipa::openapi::OpenApi;
+use utoipa::openapi::path::{Parameter, ParameterIn};
+use utoipa::openapi::{OpenApi, RefOr};
 
 /// Routes that say nothing about anybody and are answered to anybody that may address the server.
 const OPEN: [&str; 2] = ["healthz", "readyz"];
@@ -15,6 +16,8 @@ const OPEN: [&str; 2] = ["healthz", "readyz"];
 #[derive(Debug, Default)]
 pub struct Operations {
     by_path: HashMap<String, Vec<(Method, Operation)>>,
+    /// Those that have parameters in their query.
+    queried: HashSet<Operation>,
 }
 
 /// A route has no rule.
@@ -32,6 +35,7 @@ impl Operations {
     /// # Errors
     /// A route without a rule.
     pub fn of(document: &OpenApi) -> Result<Operations, NoRule> {
+        let mut queried = HashSet::new();
         let mut by_path: HashMap<String, Vec<(Method, Operation)>> = HashMap::new();
         for (path, item) in &document.paths.paths {
             let routes = [
@@ -54,13 +58,22 @@ impl Operations {
                         operation: route.operation_id.clone(),
                     });
                 };
+                let of_query = |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(known) if known.parameter_in == ParameterIn::Query);
+                if route.parameters.iter().flatten().any(of_query) {
+                    queried.insert(operation);
+                }
                 by_path
                     .entry(path.clone())
                     .or_default()
                     .push((method, operation));
             }
         }
-        Ok(Operations { by_path })
+        Ok(Operations { by_path, queried })
+    }
+
+    /// Whether an operation has parameters in its query; what else stands there is no more than a mistake.
+    pub fn takes_query(&self, operation: Operation) -> bool {
+        self.queried.contains(&operation)
     }
 
     /// What a request of this method to this route asks for; none where the route has no such method.

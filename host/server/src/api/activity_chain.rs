@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::StreamExt;
 use leasehold_authority::{Error as AuthorityError, Head};
 use serde::{Deserialize, Serialize};
 use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 use super::body::{JsonLines, Query};
 use super::errors::{ApiError, ErrorCode};
-use crate::access::{Caller, gate};
+use crate::access::{Caller, Dismissed};
 use crate::app::App;
 
 /// Rows that are read at once.
@@ -174,7 +174,7 @@ async fn export(
     Query(query): Query<ExportQuery>,
 ) -> Result<Response, ApiError> {
     caller.sees_all()?;
-    let place = app.watchers().clone().try_acquire_owned().map_err(|_| {
+    let place = app.watchers().place(&caller).ok_or_else(|| {
         ApiError::new(
             ErrorCode::TooManyConnections,
             "as many follow or export the activity as this server takes; try again",
@@ -182,11 +182,11 @@ async fn export(
     })?;
     let activity = app.service()?.authority().activity();
     let closing = app.closing().clone();
-    let mut dismissed = Box::pin(async move { gate::dismissed(&app, &caller).await });
+    let dismissed = Dismissed::watch(&app, &caller, place);
     let first = query.after.unwrap_or(0);
     let pages = futures_util::stream::try_unfold(Some(first), move |after| {
-        let stopped = closing.is_cancelled() || dismissed.as_mut().now_or_never().is_some();
-        let (activity, _place) = (activity.clone(), &place);
+        let stopped = closing.is_cancelled() || dismissed.is_over();
+        let activity = activity.clone();
         async move {
             let Some(after) = after else { return Ok(None) };
             if stopped {

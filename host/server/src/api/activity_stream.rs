@@ -7,16 +7,15 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, Sse};
-use futures_util::{FutureExt, Stream};
+use futures_util::Stream;
 use leasehold_authority::{Activity, ActivityFilter, ActivityRow, View};
 use serde::Deserialize;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
@@ -25,7 +24,7 @@ use utoipa_axum::routes;
 use super::activity::{outcome, seen};
 use super::body::{Id, Query};
 use super::errors::{ApiError, ErrorCode, shown};
-use crate::access::{Caller, gate};
+use crate::access::{Caller, Dismissed};
 use crate::app::App;
 
 /// How often something is sent while nothing happens.
@@ -98,7 +97,7 @@ async fn follow(
         limit: PAGE,
         ..ActivityFilter::default()
     };
-    let place = app.watchers().clone().try_acquire_owned().map_err(|_| {
+    let place = app.watchers().place(&caller).ok_or_else(|| {
         ApiError::new(
             ErrorCode::TooManyConnections,
             "as many follow or export the activity as this server takes; read it by pages, or try again",
@@ -119,10 +118,9 @@ async fn follow(
         waiting: VecDeque::new(),
         changes,
         closing,
-        dismissed: Box::pin(async move { gate::dismissed(&app, &caller).await }),
+        dismissed: Dismissed::watch(&app, &caller, place),
         begun: false,
         over: false,
-        _place: place,
     };
     Ok(Sse::new(futures_util::stream::unfold(
         followed,
@@ -140,10 +138,10 @@ struct Followed {
     waiting: VecDeque<ActivityRow>,
     changes: watch::Receiver<i64>,
     closing: CancellationToken,
-    dismissed: Pin<Box<dyn Future<Output = ApiError> + Send>>,
+    /// It holds the place, too: one whose token has ended leaves it, however slow it reads.
+    dismissed: Dismissed,
     begun: bool,
     over: bool,
-    _place: OwnedSemaphorePermit,
 }
 
 impl Followed {
@@ -177,8 +175,8 @@ impl Followed {
                     "the server is being stopped; come back with the last id",
                 ));
             }
-            if let Some(refusal) = self.dismissed.as_mut().now_or_never() {
-                return Err(refusal);
+            if self.dismissed.is_over() {
+                return Err((&mut self.dismissed).await);
             }
             if let Some(row) = self.waiting.pop_front() {
                 let id = row.position.to_string();
@@ -195,7 +193,7 @@ impl Followed {
             tokio::select! {
                 biased;
                 () = self.closing.cancelled() => {}
-                refusal = self.dismissed.as_mut() => return Err(refusal),
+                refusal = &mut self.dismissed => return Err(refusal),
                 changed = self.changes.changed() => {
                     if changed.is_err() {
                         return Err(ApiError::new(ErrorCode::ShuttingDown, "the server is being stopped"));

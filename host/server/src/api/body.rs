@@ -19,6 +19,9 @@ use crate::access::Caller;
 use crate::access::gate::media_type;
 use crate::app::App;
 
+/// How many times the longest silence a body that is read whole may take altogether.
+const PATIENCE: u32 = 5;
+
 /// A JSON body of type `T`, strict: `T` says what it knows, and everything else is a violation.
 #[derive(Debug)]
 pub struct Json<T>(pub T);
@@ -313,10 +316,15 @@ async fn next(body: &mut Body, silence: Duration) -> Result<Option<Bytes>, ApiEr
                     return Ok(Some(data));
                 }
             }
-            Some(Err(_)) => {
-                return Err(ApiError::new(
-                    ErrorCode::BadRequest,
-                    "the body ended before it was complete",
+            Some(Err(error)) => {
+                // Its sender's token may have ended meanwhile.
+                let refusal = error.into_inner().downcast::<ApiError>();
+                return Err(refusal.map_or_else(
+                    |_| {
+                        let text = "the body ended before it was complete";
+                        ApiError::new(ErrorCode::BadRequest, text)
+                    },
+                    |refusal| *refusal,
                 ));
             }
         }
@@ -337,9 +345,17 @@ pub async fn collect(
         return Err(too_large(limit));
     }
     let mut whole = Zeroizing::new(Vec::with_capacity(announced.unwrap_or(0)));
+    let until = tokio::time::Instant::now() + silence * PATIENCE;
     while let Some(data) = next(&mut body, silence).await? {
         if whole.len() + data.len() > limit {
             return Err(too_large(limit));
+        }
+        if tokio::time::Instant::now() > until {
+            let text = format!(
+                "the body was not there whole after {} s",
+                (silence * PATIENCE).as_secs()
+            );
+            return Err(ApiError::new(ErrorCode::RequestTimeout, text));
         }
         whole.extend_from_slice(&data);
     }
@@ -347,6 +363,13 @@ pub async fn collect(
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    // serde would take an array for the fields in their order.
+    if bytes.trim_ascii_start().starts_with(b"[") {
+        return Err(ApiError::violations(vec![FieldViolation {
+            pointer: String::new(),
+            message: "must be a JSON object, not an array".to_owned(),
+        }]));
+    }
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|e| {
         let pointer = pointer(e.path());

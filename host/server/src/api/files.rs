@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 use super::body::{Archive, Id, Query};
 use super::errors::{ApiError, ErrorCode, shown};
 use super::leases::usable;
-use crate::access::Caller;
+use crate::access::{Caller, guarded};
 use crate::app::App;
 
 /// Bytes that are read from a lease at once.
@@ -109,5 +109,6 @@ async fn get(
     let rest = ReaderStream::with_capacity(archive, CHUNK)
         .map(|chunk| chunk.inspect_err(|e| tracing::warn!(error = %e, "an archive broke off")));
     let head = [(header::CONTENT_TYPE, "application/x-tar")];
-    Ok((head, Body::from_stream(first.chain(rest))).into_response())
+    let body = guarded(&app, &caller, Body::from_stream(first.chain(rest)));
+    Ok((head, body).into_response())
 }

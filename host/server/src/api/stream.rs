@@ -28,7 +28,7 @@ use super::errors::{ApiError, ErrorCode};
 use super::executions::{ExecutionView, SizeBody, check_command, checked_signal};
 use super::leases::usable;
 use crate::access::tickets::Tickets;
-use crate::access::{Caller, gate};
+use crate::access::{Caller, Dismissed, gate};
 use crate::app::App;
 use crate::http::metrics::Metrics;
 use crate::service::{ExecEvent, ExecOutput, ExecRequest};
@@ -241,10 +241,10 @@ async fn run(
         None => authenticate(app, lease, socket).await?,
     };
     drop(stranger);
-    let mut dismissed = std::pin::pin!(gate::dismissed(app, &caller));
+    let mut dismissed = Dismissed::watch(app, &caller, ());
     let first = tokio::select! {
         first = said(socket, START_TIME, "a start frame") => first?,
-        refusal = dismissed.as_mut() => return Err(refusal.into()),
+        refusal = &mut dismissed => return Err(refusal.into()),
     };
     let request = match first {
         Said::Start {

@@ -252,6 +252,7 @@ fn who_may_not_do_a_thing_is_told_so_whatever_else_is_wrong_with_the_request() {
             "tickets",
             "progress",
             "/select",
+            "/runs/{runId}/end",
         ];
         if its_own.iter().any(|part| path.contains(part)) && !path.ends_with("/abandon") {
             continue;
@@ -314,4 +315,70 @@ fn another_user_of_this_machine_without_the_token_file_is_nobody() {
     assert_ne!(as_other("cat", &[token_file.to_str().unwrap()]).0, Some(0));
     // The same request by this user is the operator's.
     assert_eq!(server.operator("GET", "/api/companies", "").status, 200);
+}
+
+#[test]
+fn what_a_token_began_to_send_does_nothing_once_the_token_has_ended() {
+    use std::io::{Read, Write};
+    let server = Server::start();
+    let begin = |token: &str, headers: &str| {
+        let body = r#"{"name":"reborn","role":"admin"}"#;
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+        stream
+            .set_read_timeout(Some(crate::server::DEADLINE))
+            .unwrap();
+        let head = format!(
+            "POST /api/tokens HTTP/1.1\r\nhost: localhost:{}\r\nauthorization: Bearer {token}\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n{headers}\r\n",
+            server.port,
+            body.len()
+        );
+        let (most, last) = body.split_at(body.len() - 1);
+        stream.write_all((head + most).as_bytes()).unwrap();
+        (stream, last.to_owned())
+    };
+    let end = |(mut stream, last): (std::net::TcpStream, String)| {
+        // The refusal may be there before the rest is sent.
+        let _ = stream.write_all(last.as_bytes());
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    };
+    let admitted = |token: &str| {
+        let used = || {
+            let all = server.operator("GET", "/api/tokens", "").json();
+            let all = all.as_array().unwrap().clone();
+            let own = all.into_iter().find(|row| row["id"] == token)?;
+            (!own["lastUsedAt"].is_null()).then_some(())
+        };
+        crate::server::wait_for("its head to be looked at", used);
+    };
+    for headers in ["", "idempotency-key: once\r\n"] {
+        let (id, token) = server.token_of("admin", None);
+        let open = begin(&token, headers);
+        admitted(&id);
+        let revoked = server.operator("DELETE", &format!("/api/tokens/{id}"), "");
+        assert_eq!(revoked.status, 204);
+        let answer = end(open);
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+        assert!(answer.contains("unauthenticated"), "{answer}");
+    }
+    let short = r#"{"name":"short","role":"admin","expiresInSeconds":2}"#;
+    let short = server.operator("POST", "/api/tokens", short).json();
+    let token = short["secret"].as_str().unwrap();
+    let open = begin(token, "");
+    let authorization = bearer(token);
+    let headers = [("authorization", authorization.as_str())];
+    crate::server::wait_for("its expiry", || {
+        let answer = server.tcp("GET", "/api/companies", &headers, "");
+        (answer.status == 401).then_some(())
+    });
+    let answer = end(open);
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    let tokens = server.operator("GET", "/api/tokens", "");
+    assert!(!tokens.body.contains("reborn"), "{}", tokens.body);
+    // One whose token is good is answered.
+    let (_, token) = server.token_of("admin", None);
+    let answer = end(begin(&token, ""));
+    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
 }

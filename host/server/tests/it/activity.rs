@@ -351,6 +351,83 @@ fn what_happens_to_what_all_companies_share_stands_in_the_activity_of_each_and_n
 }
 
 #[test]
+fn readers_that_stopped_reading_keep_nobody_from_anything_and_lose_their_places_with_their_token() {
+    let server = Server::start();
+    let own = server.company("own");
+    let path = format!("/api/companies/{own}/agents");
+    // More than fits between the two ends of a connection.
+    std::thread::scope(|scope| {
+        for _ in 0..10 {
+            scope.spawn(|| {
+                for _ in 0..300 {
+                    let body = json!({ "name": "x".repeat(90) }).to_string();
+                    assert_eq!(server.operator("POST", &path, &body).status, 201);
+                }
+            });
+        }
+    });
+    let members: Vec<_> = (0..4)
+        .map(|_| server.token_of("member", Some(&own)))
+        .collect();
+    let stalled = |member: &str| {
+        let place = std::net::SocketAddr::from(([127, 0, 0, 1], server.port));
+        let stream = rustix::net::socket(
+            rustix::net::AddressFamily::INET,
+            rustix::net::SocketType::STREAM,
+            None,
+        )
+        .unwrap();
+        rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 2304).unwrap();
+        rustix::net::connect(&stream, &place).unwrap();
+        let mut stream = TcpStream::from(stream);
+        write!(
+            stream,
+            "GET /api/companies/{own}/activity/stream?after=0 HTTP/1.1\r\nhost: localhost:{}\r\n\
+             authorization: Bearer {member}\r\n\r\n",
+            server.port
+        )
+        .unwrap();
+        let mut begun = [0; 12];
+        std::io::Read::read_exact(&mut stream, &mut begun).unwrap();
+        assert_eq!(&begun, b"HTTP/1.1 200");
+        stream
+    };
+    let stream = format!("/api/companies/{own}/activity/stream");
+    let is_full = |token: &str| {
+        let full = get(&server, token, &stream);
+        assert_eq!((full.status, &*full.code()), (503, "too_many_connections"));
+    };
+    let (id, member) = &members[0];
+    let mut kept: Vec<TcpStream> = (0..16).map(|_| stalled(member)).collect();
+    is_full(member);
+    for (_, member) in &members[1..] {
+        kept.extend((0..16).map(|_| stalled(member)));
+    }
+    let (_, other) = server.token_of("member", Some(&own));
+    is_full(&other);
+    // Every way to the database is used more often than there are connections to it.
+    for _ in 0..8 {
+        assert_eq!(server.operator("GET", "/api/companies", "").status, 200);
+        assert_eq!(get(&server, member, &path).status, 200);
+    }
+    server.operator("DELETE", &format!("/api/tokens/{id}"), "");
+    // Its places are free, though its clients are still connected.
+    wait_for("a place", || {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+        write!(
+            stream,
+            "GET /api/companies/{own}/activity/stream HTTP/1.1\r\nhost: localhost:{}\r\nauthorization: Bearer {other}\r\n\r\n",
+            server.port
+        )
+        .unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        line.starts_with("HTTP/1.1 200 ").then_some(())
+    });
+    assert_eq!(kept.len(), 64);
+}
+
+#[test]
 fn as_many_follow_as_the_server_takes_and_the_next_is_told() {
     let server = Server::start();
     let token = server.home.token();
