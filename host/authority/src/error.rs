@@ -226,14 +226,28 @@ impl From<serde_json::Error> for Error {
     }
 }
 
-/// Collects violations so that all are answered at once.
+/// Violations that are told at most; who sent more has enough to mend.
+const TOLD: usize = 50;
+/// Bytes of a pointer that are told at most.
+const POINTER: usize = 1024;
+
+/// Collects violations so that all are answered at once: as many as a person reads, whatever was sent.
 #[derive(Default)]
 pub(crate) struct Violations(Vec<FieldViolation>);
 
 impl Violations {
-    pub fn add(&mut self, pointer: impl Into<String>, message: impl Into<String>) {
+    pub fn add(&mut self, pointer: impl AsRef<str> + Into<String>, message: impl Into<String>) {
+        if self.0.len() >= TOLD {
+            return;
+        }
+        let pointer = match pointer.as_ref() {
+            long if long.len() > POINTER => {
+                format!("{}…", &long[..long.floor_char_boundary(POINTER)])
+            }
+            _ => pointer.into(),
+        };
         self.0.push(FieldViolation {
-            pointer: pointer.into(),
+            pointer,
             message: message.into(),
         });
     }
@@ -242,7 +256,9 @@ impl Violations {
     pub fn take(&mut self, error: Error) -> Result<()> {
         match error {
             Error::Invalid { violations } => {
-                self.0.extend(violations);
+                for violation in violations {
+                    self.add(violation.pointer, violation.message);
+                }
                 Ok(())
             }
             other => Err(other),

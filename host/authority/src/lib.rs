@@ -25,6 +25,7 @@ mod lease;
 mod name;
 mod open;
 mod plugin;
+mod pointer;
 mod policy;
 mod rekey;
 mod secret;
@@ -44,7 +45,8 @@ pub use company::{Companies, Company};
 pub use environment::{
     ActiveRuntimeUse, BlastRadius, Defaults, Environment, EnvironmentDraft, EnvironmentDriver,
     EnvironmentFilter, EnvironmentPatch, EnvironmentSecrets, EnvironmentStatus, Environments,
-    HOLDERS, LOCAL, LeaseHolder, Managed, OthersUse, SecretRef, SecretUse, StaticReferences,
+    Expected, HOLDERS, LOCAL, LeaseHolder, Managed, OthersUse, SecretRef, SecretUse,
+    StaticReferences,
 };
 pub use error::{Error, Result, code};
 pub use execution::{Execution, ExecutionStatus, Executions, NewExecution, Outcome, Settled};

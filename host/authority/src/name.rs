@@ -7,13 +7,23 @@ const NAME: usize = 100;
 /// Characters in a description at most.
 const DESCRIPTION: usize = 2000;
 
+/// Whether a character shows a person another text than there is: controls, what separates lines, what is written in
+/// another direction (UAX #9), and what has no width. Joiners stay, as scripts need them (RFC 5892, appendix A).
+fn misleads(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
 /// A name: trimmed, 1 to 100 characters, no control characters. `pointer` is the field's.
 pub(crate) fn checked(pointer: &str, name: &str) -> Result<String> {
     let name = name.trim();
-    if name.is_empty() || name.chars().count() > NAME || name.chars().any(char::is_control) {
+    if name.is_empty() || name.chars().count() > NAME || name.chars().any(misleads) {
         return Err(Error::invalid(
             pointer,
-            format!("must be 1 to {NAME} characters without control characters"),
+            format!(
+                "must be 1 to {NAME} characters, without control characters and those that nobody sees"
+            ),
         ));
     }
     Ok(name.to_owned())

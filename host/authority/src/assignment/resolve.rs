@@ -100,6 +100,8 @@ pub struct WhoseAssignment {
     pub run: Option<String>,
     /// Whether the run may be one that has no row: a token's run is a name of the client's own.
     pub run_may_be_unknown: bool,
+    /// Whether nothing may be named that the run's row does not say: whoever is bound to a run works where the run does.
+    pub as_the_run_says: bool,
 }
 
 impl Assignees {
@@ -113,11 +115,13 @@ impl Assignees {
         let mut links = whose.links.clone();
         if let Some(run) = &whose.run {
             let own = match self.of_company(company, AssigneeKind::Run, run).await {
-                Ok(row) => row.links,
-                Err(Error::NotFound { .. }) if whose.run_may_be_unknown => Links::default(),
+                Ok(row) => Some(row.links),
+                Err(Error::NotFound { .. }) if whose.run_may_be_unknown => None,
                 Err(other) => return Err(other),
             };
-            links = joined(links, own)?;
+            if let Some(own) = own {
+                links = joined(links, own, whose.as_the_run_says)?;
+            }
         }
         let mut said = Vec::new();
         let mut project = links.project.clone();
@@ -177,16 +181,23 @@ impl Assignees {
 }
 
 /// What was named and what the run belongs to, together.
-fn joined(named: Links, own: Links) -> Result<Links> {
+fn joined(named: Links, own: Links, alone: bool) -> Result<Links> {
     let mut bad = crate::error::Violations::default();
     let mut one = |kind: AssigneeKind, named: Option<String>, own: Option<String>| {
-        if let (Some(named), Some(own)) = (&named, &own)
-            && named != own
-        {
-            bad.add(
+        match (&named, &own) {
+            (Some(named), Some(own)) if named != own => bad.add(
                 format!("/{}Id", kind.as_str()),
                 format!("is not what the run belongs to: leave it out, or name {own:?}"),
-            );
+            ),
+            (Some(_), None) if alone => bad.add(
+                format!("/{}Id", kind.as_str()),
+                format!(
+                    "is none that the run belongs to, and a token of one run works where the run does: leave it out, \
+                     or have the run made with its {}",
+                    kind.as_str()
+                ),
+            ),
+            _ => {}
         }
         named.or(own)
     };

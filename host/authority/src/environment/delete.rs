@@ -25,7 +25,7 @@ pub struct BlastRadius {
     pub environment_id: String,
     /// Whether nothing stands in the way.
     pub can_delete: bool,
-    /// What does: `managed_local`, `instance_default`, `active_lease`, `pending_sandbox_cleanup`,
+    /// What does: `managed_local`, `platform_managed`, `instance_default`, `active_lease`, `pending_sandbox_cleanup`,
     /// `reusable_sandbox_lease`.
     pub delete_blocked_reasons: Vec<&'static str>,
     /// What points at it.
@@ -136,6 +136,10 @@ async fn radius(db: &mut SqliteConnection, environment: &Environment) -> Result<
     let local = environment.driver == EnvironmentDriver::Local;
     let reasons: Vec<&'static str> = [
         ("managed_local", i64::from(local)),
+        (
+            "platform_managed",
+            i64::from(standing::is_kept(environment)),
+        ),
         ("instance_default", defaults),
         ("active_lease", active),
         ("pending_sandbox_cleanup", pending),

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::{Environment, LOCAL, reserved};
 use crate::error::{Result, Violations};
 use crate::name;
+use crate::pointer::Pointer;
 use crate::secret::{self, PastedSecret, Reference, Wanted, env_pointer};
 
 /// Bytes of a configuration's JSON at most.
@@ -283,6 +284,7 @@ fn config(draft: &EnvironmentDraft, uses: Vec<SecretUse>, bad: &mut Violations) 
     let value = Value::Object(draft.config.clone());
     if value.to_string().len() > CONFIG {
         bad.add("/config", format!("must be at most {CONFIG} bytes of JSON"));
+        return Vec::new();
     }
     let mut references = secret::find_references(&value, bad);
     let mut wanted = Vec::new();
@@ -395,13 +397,14 @@ fn metadata(draft: &EnvironmentDraft, bad: &mut Violations) {
         return;
     };
     let metadata = Value::Object(metadata.clone());
-    reserved::check(&metadata, "/metadata", bad);
     if metadata.to_string().len() > METADATA {
         bad.add(
             "/metadata",
             format!("must be at most {METADATA} bytes of JSON"),
         );
+        return;
     }
+    reserved::check(&metadata, &mut Pointer::at("/metadata"), bad);
 }
 
 #[cfg(test)]

@@ -210,18 +210,18 @@ impl Environments {
             .await
     }
 
-    /// Saves an environment whole, if it is still at `expected_revision`; its secrets are bound as the uses
+    /// Saves an environment whole, if it is still what was `expected`; its secrets are bound as the uses
     /// say, which is the administrator's word for where each may go. [`Error::Stale`]: it was saved
     /// meanwhile, read it again.
     pub async fn update(
         &self,
         actor: &Actor,
         id: &str,
-        expected_revision: i64,
+        expected: impl Into<Expected>,
         draft: EnvironmentDraft,
         secrets: impl Into<EnvironmentSecrets>,
     ) -> Result<Environment> {
-        self.save(actor, id, expected_revision, None, draft, secrets.into())
+        self.save(actor, id, expected.into(), None, draft, secrets.into())
             .await
     }
 
@@ -231,13 +231,13 @@ impl Environments {
         &self,
         actor: &Actor,
         id: &str,
-        expected_revision: i64,
+        expected: impl Into<Expected>,
         company: Option<String>,
         draft: EnvironmentDraft,
         secrets: impl Into<EnvironmentSecrets>,
     ) -> Result<Environment> {
         let owner = Some(company);
-        self.save(actor, id, expected_revision, owner, draft, secrets.into())
+        self.save(actor, id, expected.into(), owner, draft, secrets.into())
             .await
     }
 
@@ -245,7 +245,7 @@ impl Environments {
         &self,
         actor: &Actor,
         id: &str,
-        expected_revision: i64,
+        expected: Expected,
         owner: Option<Option<String>>,
         draft: EnvironmentDraft,
         secrets: EnvironmentSecrets,
@@ -259,7 +259,7 @@ impl Environments {
         let save = Save {
             actor: actor.clone(),
             id: id.to_owned(),
-            expected_revision,
+            expected,
             owner,
             checked: draft::check(draft, uses)?,
             pasted,
@@ -368,11 +368,29 @@ impl Environments {
     }
 }
 
+/// What a save was made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    /// The revision that was read.
+    pub revision: i64,
+    /// The target's, where that is minded.
+    pub target: Option<i64>,
+}
+
+impl From<i64> for Expected {
+    fn from(revision: i64) -> Expected {
+        Expected {
+            revision,
+            target: None,
+        }
+    }
+}
+
 /// A save of an environment that is there.
 struct Save {
     actor: Actor,
     id: String,
-    expected_revision: i64,
+    expected: Expected,
     owner: Option<Option<String>>,
     checked: draft::Checked,
     pasted: Vec<PastedSecret>,
@@ -384,7 +402,7 @@ async fn update(tx: &mut Tx, save: Save) -> Result<Environment> {
     let Save {
         actor,
         id,
-        expected_revision,
+        expected,
         owner,
         checked,
         pasted,
@@ -392,13 +410,22 @@ async fn update(tx: &mut Tx, save: Save) -> Result<Environment> {
         memory,
     } = save;
     let before = memory.shown(load(&mut tx.db, &tx.keys, &id).await?)?;
-    if before.revision != expected_revision {
+    if before.revision != expected.revision {
         return Err(Error::stale(
             "environment",
             format!(
-                "environment {id} is at revision {}, not {expected_revision}: it was saved meanwhile, read it again",
-                before.revision
+                "environment {id} is at revision {}, not {}: it was saved meanwhile, read it again",
+                before.revision, expected.revision
             ),
+        ));
+    }
+    if expected
+        .target
+        .is_some_and(|target| target != before.target_revision)
+    {
+        return Err(Error::stale(
+            "environment",
+            format!("the target of environment {id} was changed meanwhile, read it again"),
         ));
     }
     standing::may_become(&before, &checked.draft)?;

@@ -6,55 +6,73 @@
 
 use serde_json::Value;
 use unicode_normalization::UnicodeNormalization as _;
+use unicode_normalization::char::is_combining_mark;
 
 use crate::error::Violations;
+use crate::pointer::Pointer;
 
-/// What a key of the server begins with.
-const BEGINS: [&str; 2] = ["leasehold", "platformproof"];
-/// What a key of the server holds somewhere: the record of what was measured, and the marks of rows that the server
-/// makes or points at.
-const HOLDS: [&str; 7] = [
+/// What a key of the server begins with: the record of what was measured, and the marks of rows that the server makes or
+/// points at.
+const BEGINS: [&str; 12] = [
+    "leasehold",
+    "platformproof",
+    "platformqualif",
+    "platformmanaged",
     "qualification",
     "qualified",
+    "lastqualif",
+    "isqualified",
     "managedby",
     "managedsandbox",
     "managedkubernetes",
     "defaultforinstance",
-    "platformmanaged",
 ];
 
 /// A key as it is compared.
 fn folded(key: &str) -> String {
     key.nfkd()
+        .filter(|c| !is_unseen(*c))
         .flat_map(char::to_uppercase)
         .flat_map(char::to_lowercase)
         .nfkd()
-        .filter(|c| c.is_alphanumeric())
+        .filter(|c| c.is_alphanumeric() && !is_unseen(*c))
         .collect()
+}
+
+/// Whether a letter by Unicode's tables is none to the eye: marks, modifiers, and the fillers of Hangul.
+fn is_unseen(c: char) -> bool {
+    is_combining_mark(c)
+        || matches!(
+            c,
+            '\u{02b0}'..='\u{02ff}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}'
+        )
 }
 
 /// Whether a key of metadata is the server's own.
 fn is_servers(key: &str) -> bool {
     let key = folded(key);
-    BEGINS.iter().any(|word| key.starts_with(word)) || HOLDS.iter().any(|word| key.contains(word))
+    BEGINS.iter().any(|word| key.starts_with(word))
 }
 
 /// Adds a violation for each key of the server's in `value`, which stands at `pointer`.
-pub(super) fn check(value: &Value, pointer: &str, bad: &mut Violations) {
+pub(super) fn check(value: &Value, pointer: &mut Pointer, bad: &mut Violations) {
     match value {
         Value::Object(object) => {
             for (key, value) in object {
-                let at = format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"));
+                let above = pointer.enter(key);
                 if is_servers(key) {
-                    bad.add(at, "is the server's own: choose another key");
+                    bad.add(pointer.as_str(), "is the server's own: choose another key");
                 } else {
-                    check(value, &at, bad);
+                    check(value, pointer, bad);
                 }
+                pointer.leave(above);
             }
         }
         Value::Array(items) => {
             for (index, value) in items.iter().enumerate() {
-                check(value, &format!("{pointer}/{index}"), bad);
+                let above = pointer.enter(&index.to_string());
+                check(value, pointer, bad);
+                pointer.leave(above);
             }
         }
         _ => {}
@@ -84,6 +102,10 @@ mod tests {
             "managedByLeasehold",
             "managed_kubernetes_sandbox",
             "default-for-instance",
+            "managed\u{115f}By",
+            "\u{3164}managedBy",
+            "managed\u{345}By",
+            "managed\u{2bc}By",
             "leasehold",
             "LeaseHold.x",
             "lastQualifiedAt",
@@ -91,7 +113,18 @@ mod tests {
             assert!(is_servers(key), "{key}");
         }
         for key in [
-            "", "team", "platform", "quality", "managed", "default", "lease", "myLease", "owner",
+            "",
+            "team",
+            "platform",
+            "quality",
+            "managed",
+            "default",
+            "lease",
+            "myLease",
+            "owner",
+            "app.kubernetes.io/managed-by",
+            "prequalified",
+            "disqualified",
         ] {
             assert!(!is_servers(key), "{key}");
         }

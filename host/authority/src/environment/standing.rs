@@ -54,9 +54,14 @@ pub(super) fn may_become(before: &Environment, draft: &EnvironmentDraft) -> Resu
     Ok(())
 }
 
+/// Whether the server keeps it, so that nobody deletes it: not while it is archived, as its provider or its settings are gone.
+pub(super) fn is_kept(environment: &Environment) -> bool {
+    environment.managed && environment.status == EnvironmentStatus::Active
+}
+
 /// Whether people may delete it; what stands in the way of a deletion otherwise is in the blast radius.
 pub(super) fn may_go(environment: &Environment) -> Result<()> {
-    if environment.managed {
+    if is_kept(environment) {
         return Err(platform_managed(environment));
     }
     Ok(())

@@ -10,6 +10,7 @@ use leasehold_contract::Purpose;
 use serde_json::{Value, json};
 use sqlx::SqliteConnection;
 
+use super::another::Another;
 use super::record::{self, CallerRefs, Intent, PinnedVersion, purpose_str};
 use super::{CLAIM_MS, Lease, Leases, run, ttl_ms};
 use crate::activity::Entry;
@@ -169,7 +170,7 @@ impl Leases {
         let request_digest = self.request_digest(asked, intent.purpose, ttl, &intent.caller);
         if let Some(key) = &intent.idempotency_key
             && let Some(lease) = self
-                .repeated(&mut tx.db, &company, key, &request_digest)
+                .repeated(&mut tx.db, &actor, &company, key, &request_digest)
                 .await?
         {
             return Ok(Begun {
@@ -179,7 +180,7 @@ impl Leases {
         }
         run::goes_on(tx, &company, intent.caller.run.as_deref()).await?;
         may_lease(tx, &environment, &intent).await?;
-        alone(tx, &intent).await?;
+        alone(tx, &actor, &intent).await?;
         let id = id::fresh("lease_")?;
         let by = Accessor {
             lease: Some(id.clone()),
@@ -291,13 +292,15 @@ impl Leases {
         let ttl = before.ttl.map(ttl_ms).transpose()?;
         let digest = self.request_digest(&before.asked, before.purpose, ttl, &before.caller);
         let mut db = self.store.read().acquire().await?;
-        self.repeated(&mut db, &before.company, &before.idempotency_key, &digest)
+        let key = &before.idempotency_key;
+        self.repeated(&mut db, actor, &before.company, key, &digest)
             .await
     }
 
     async fn repeated(
         &self,
         db: &mut SqliteConnection,
+        actor: &Actor,
         company: &str,
         key: &str,
         request_digest: &[u8],
@@ -316,13 +319,17 @@ impl Leases {
                     .await
                     .map(Some)
             }
-            Some((id, _)) => Err(Error::conflict_with(
-                code::IDEMPOTENCY_MISMATCH,
-                format!(
-                    "idempotency key {key:?} was used for lease {id} with another request: use a new key"
-                ),
-                json!({ "leaseId": id }),
-            )),
+            Some((id, _)) => {
+                let another = Another::of(db, actor, id).await?;
+                Err(Error::conflict_with(
+                    code::IDEMPOTENCY_MISMATCH,
+                    format!(
+                        "idempotency key {key:?} was used for {} with another request: use a new key",
+                        another.words()
+                    ),
+                    another.details(),
+                ))
+            }
         }
     }
 }
@@ -392,9 +399,9 @@ async fn may_lease(tx: &mut Tx, environment: &Environment, intent: &AcquireInten
 
 /// Fails while another lease has the account for itself, or uses the account that this one wants for itself. The
 /// unique index holds the first between replicas.
-async fn alone(tx: &mut Tx, intent: &AcquireIntent) -> Result<()> {
-    let holder: Option<(String, String, bool)> = sqlx::query_as(
-        "SELECT id, status, exclusive_key IS NOT NULL FROM leases
+async fn alone(tx: &mut Tx, actor: &Actor, intent: &AcquireIntent) -> Result<()> {
+    let holder: Option<(String, bool)> = sqlx::query_as(
+        "SELECT id, exclusive_key IS NOT NULL FROM leases
          WHERE status NOT IN ('released', 'failed', 'abandoned')
            AND (exclusive_key = $1 OR exclusive_key = $2 OR account_key = $1) LIMIT 1",
     )
@@ -402,22 +409,24 @@ async fn alone(tx: &mut Tx, intent: &AcquireIntent) -> Result<()> {
     .bind(&intent.account_key)
     .fetch_optional(&mut tx.db)
     .await?;
-    let Some((id, status, exclusive)) = holder else {
+    let Some((id, exclusive)) = holder else {
         return Ok(());
     };
+    let another = Another::of(&mut tx.db, actor, id).await?;
+    let holder = another.words();
     let message = if exclusive {
         format!(
-            "lease {id} ({status}) has this target for itself: release it first, or allow a shared account in both environments"
+            "{holder} has this target for itself: release it first, or allow a shared account in both environments"
         )
     } else {
         format!(
-            "lease {id} ({status}) uses this account: release it first, or allow a shared account in this environment too"
+            "{holder} uses this account: release it first, or allow a shared account in this environment too"
         )
     };
     Err(Error::conflict_with(
         code::TARGET_IN_USE,
         message,
-        json!({ "leaseId": id, "status": status }),
+        another.details(),
     ))
 }
 

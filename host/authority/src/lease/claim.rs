@@ -37,7 +37,7 @@ impl Leases {
     ) -> Result<()> {
         let (shared, actor, id) = (self.clone(), actor.clone(), lease.to_owned());
         let (lease, resource) = (id.clone(), claim.resource.clone());
-        let holder = self
+        let taken = self
             .store
             .write(move |tx| {
                 Box::pin(async move {
@@ -45,37 +45,36 @@ impl Leases {
                         .load_for(tx, &actor, Operation::AcquireLease, &id)
                         .await?;
                     holds(&id, &standing(&mut tx.db, &id).await?, epoch)?;
-                    let holder = refused(tx, &actor, &id, &claim).await?;
-                    if holder.is_none() {
+                    let taken = refused(tx, &actor, &id, &claim).await?;
+                    if !taken {
                         take(tx, &id, &claim).await?;
                     }
-                    Ok(holder)
+                    Ok(taken)
                 })
             })
             .await?;
-        answered(holder, &lease, &resource)
+        answered(taken, &lease, &resource)
     }
 }
 
-/// What a caller is told once a refusal is on record.
-pub(super) fn answered(holder: Option<String>, lease: &str, resource: &str) -> Result<()> {
-    match holder {
-        None => Ok(()),
-        Some(holder) => Err(Error::conflict_with(
+/// What a caller is told once a refusal is on record. Whose lease it is the record says: it may be another company's.
+pub(super) fn answered(taken: bool, lease: &str, resource: &str) -> Result<()> {
+    if taken {
+        return Err(Error::conflict(
             code::RESOURCE_CLAIMED,
-            format!("resource {resource} belongs to lease {holder}, not to {lease}"),
-            json!({ "leaseId": holder }),
-        )),
+            format!("resource {resource} belongs to another lease, not to {lease}"),
+        ));
     }
+    Ok(())
 }
 
-/// The other lease that has the resource, if one has: that it was asked for is recorded.
+/// Whether another lease has the resource: that it was asked for is recorded.
 pub(super) async fn refused(
     tx: &mut Tx,
     actor: &Actor,
     lease: &str,
     claim: &ResourceClaim,
-) -> Result<Option<String>> {
+) -> Result<bool> {
     let holder: Option<String> = sqlx::query_scalar(
         "SELECT lease_id FROM resource_claims
          WHERE endpoint = $1 AND account = $2 AND resource = $3 AND lease_id <> $4",
@@ -87,7 +86,7 @@ pub(super) async fn refused(
     .fetch_optional(&mut tx.db)
     .await?;
     let Some(holder) = holder else {
-        return Ok(None);
+        return Ok(false);
     };
     let company: String = sqlx::query_scalar("SELECT company_id FROM leases WHERE id = $1")
         .bind(lease)
@@ -108,7 +107,7 @@ pub(super) async fn refused(
         .ended(ActivityOutcome::Denied),
     )
     .await?;
-    Ok(Some(holder))
+    Ok(true)
 }
 
 /// Takes a resource that no other lease has; the same again is success.

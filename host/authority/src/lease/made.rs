@@ -150,20 +150,20 @@ impl Leases {
         apply::check_resource(&claim.resource)?;
         let id = lease.to_owned();
         let resource = claim.resource.clone();
-        let holder = self
+        let taken = self
             .store
             .write(move |tx| {
                 Box::pin(async move {
                     holds(&id, &standing(&mut tx.db, &id).await?, epoch)?;
-                    let holder = claim::refused(tx, &Actor::system("egress"), &id, &claim).await?;
-                    if holder.is_none() {
+                    let taken = claim::refused(tx, &Actor::system("egress"), &id, &claim).await?;
+                    if !taken {
                         insert(tx, &id, epoch, kind, &claim).await?;
                     }
-                    Ok(holder)
+                    Ok(taken)
                 })
             })
             .await?;
-        claim::answered(holder, lease, &resource)
+        claim::answered(taken, lease, &resource)
     }
 
     /// Keeps a minted value, sealed, for the lease's later calls, in place of an older one of the name.

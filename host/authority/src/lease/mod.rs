@@ -4,6 +4,7 @@
 //! deleted. Every step is one transaction with its activity row, taken at an epoch; journal entries and the
 //! mark that something unsafe was sent are durable before the call returns (P1).
 
+mod another;
 mod apply;
 mod begin;
 mod claim;

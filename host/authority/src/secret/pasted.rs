@@ -10,6 +10,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 use super::{NewSecret, Pin, Resolved, SecretPurpose, check_value, env_pointer, insert};
 use crate::actor::Actor;
 use crate::error::{Error, Result, Violations};
+use crate::pointer::Pointer;
 use crate::store::Tx;
 use crate::{id, name};
 
@@ -70,30 +71,45 @@ pub fn take_pasted(
 ) -> Result<Vec<PastedSecret>> {
     let mut bad = Violations::default();
     let mut taken = Vec::new();
-    for (at, pointer, map) in [("/config", "", config), ("/envVars", "env", env_vars)] {
+    for (of, map) in [("/config", config), ("/envVars", env_vars)] {
+        let mut at = Pointer::at(of);
         for (name, value) in map.into_iter().flatten() {
-            let step = name.replace('~', "~0").replace('/', "~1");
-            let pointer = match pointer {
-                "env" => env_pointer(name),
-                _ => format!("/{step}"),
+            let above = at.enter(name);
+            // Of a variable the binding's pointer is its name; of the configuration, what follows `/config`.
+            let place = match of {
+                "/envVars" => Place::Variable(name, at.as_str().len()),
+                _ => Place::Config(of.len()),
             };
-            walk(
-                value,
-                &pointer,
-                &format!("{at}/{step}"),
-                &mut taken,
-                &mut bad,
-            )?;
+            walk(value, place, &mut at, &mut taken, &mut bad)?;
+            at.leave(above);
         }
     }
     bad.done()?;
     Ok(taken)
 }
 
+/// How a binding's pointer is made of a pointer into the body.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    /// Without so many bytes at its head.
+    Config(usize),
+    /// This variable, and what follows so many bytes.
+    Variable(&'a str, usize),
+}
+
+impl Place<'_> {
+    fn pointer(self, at: &str) -> String {
+        match self {
+            Place::Config(head) => at[head..].to_owned(),
+            Place::Variable(name, head) => env_pointer(name) + &at[head..],
+        }
+    }
+}
+
 fn walk(
     value: &mut Value,
-    pointer: &str,
-    at: &str,
+    place: Place<'_>,
+    at: &mut Pointer,
     taken: &mut Vec<PastedSecret>,
     bad: &mut Violations,
 ) -> Result<()> {
@@ -102,7 +118,7 @@ fn walk(
             if object.get("type").and_then(Value::as_str) == Some("secret_value") =>
         {
             let object = std::mem::take(object);
-            match read(object, pointer, at)? {
+            match read(object, &place.pointer(at.as_str()), at.as_str())? {
                 Ok(pasted) => {
                     *value =
                         json!({ "type": "secret_ref", "secretId": pasted.id, "version": "latest" });
@@ -116,25 +132,16 @@ fn walk(
         }
         Value::Object(object) => {
             for (key, value) in object {
-                let step = key.replace('~', "~0").replace('/', "~1");
-                walk(
-                    value,
-                    &format!("{pointer}/{step}"),
-                    &format!("{at}/{step}"),
-                    taken,
-                    bad,
-                )?;
+                let above = at.enter(key);
+                walk(value, place, at, taken, bad)?;
+                at.leave(above);
             }
         }
         Value::Array(items) => {
             for (i, value) in items.iter_mut().enumerate() {
-                walk(
-                    value,
-                    &format!("{pointer}/{i}"),
-                    &format!("{at}/{i}"),
-                    taken,
-                    bad,
-                )?;
+                let above = at.enter(&i.to_string());
+                walk(value, place, at, taken, bad)?;
+                at.leave(above);
             }
         }
         _ => {}

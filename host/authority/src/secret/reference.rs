@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::Violations;
+use crate::pointer::Pointer;
 
 /// Which version of a secret is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -107,28 +108,37 @@ pub(crate) fn read(
 
 /// Every reference in `config`, wherever it stands.
 pub(crate) fn find(config: &Value, violations: &mut Violations) -> Vec<Reference> {
-    fn walk(value: &Value, pointer: &str, found: &mut Vec<Reference>, bad: &mut Violations) {
+    fn walk(
+        value: &Value,
+        pointer: &mut Pointer,
+        found: &mut Vec<Reference>,
+        bad: &mut Violations,
+    ) {
         match value {
             Value::Object(object) => {
                 if object.get("type").and_then(Value::as_str) == Some("secret_ref") {
-                    found.extend(read(value, pointer, &format!("/config{pointer}"), bad));
+                    let at = format!("/config{}", pointer.as_str());
+                    found.extend(read(value, pointer.as_str(), &at, bad));
                     return;
                 }
                 for (key, value) in object {
-                    let key = key.replace('~', "~0").replace('/', "~1");
-                    walk(value, &format!("{pointer}/{key}"), found, bad);
+                    let above = pointer.enter(key);
+                    walk(value, pointer, found, bad);
+                    pointer.leave(above);
                 }
             }
             Value::Array(items) => {
                 for (i, value) in items.iter().enumerate() {
-                    walk(value, &format!("{pointer}/{i}"), found, bad);
+                    let above = pointer.enter(&i.to_string());
+                    walk(value, pointer, found, bad);
+                    pointer.leave(above);
                 }
             }
             _ => {}
         }
     }
     let mut found = Vec::new();
-    walk(config, "", &mut found, violations);
+    walk(config, &mut Pointer::at(""), &mut found, violations);
     found
 }
 

@@ -3,6 +3,7 @@
 //! Answers only for a place that was bound, or for a lease what it pinned; a draft probe by an
 //! administrator is the one use without a binding. Whoever has a value is recorded.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -186,6 +187,22 @@ impl Secrets {
     /// [`code::ENVIRONMENT_COMPANY_MISMATCH`](crate::code::ENVIRONMENT_COMPANY_MISMATCH), which names the place.
     pub async fn serve(&self, environment: &str, company: &str) -> Result<()> {
         binding::serve(self.store.read(), environment, company).await
+    }
+
+    /// The shared environments that use a secret of another company than this one: they do not serve it.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn closed_to(&self, company: &str) -> Result<HashSet<String>> {
+        let closed: Vec<String> = sqlx::query_scalar(
+            "SELECT DISTINCT b.environment_id FROM secret_bindings b
+             JOIN environments e ON e.id = b.environment_id JOIN secrets s ON s.id = b.secret_id
+             WHERE e.company_id IS NULL AND s.company_id <> $1",
+        )
+        .bind(company)
+        .fetch_all(self.store.read())
+        .await?;
+        Ok(closed.into_iter().collect())
     }
 
     /// The places that are bound in an environment.

@@ -507,6 +507,7 @@ pub fn whose(caller: &Caller, links: Links, run: Option<String>) -> WhoseAssignm
     let own = caller.run().map(str::to_owned);
     WhoseAssignment {
         run_may_be_unknown: run.is_none() || run == own,
+        as_the_run_says: own.is_some(),
         run: run.or(own),
         links,
     }

@@ -20,7 +20,7 @@ use crate::app::App;
 pub struct BlastRadiusView {
     environment_id: String,
     can_delete: bool,
-    /// `managed_local`, `instance_default`, `active_lease`, `pending_sandbox_cleanup` or `reusable_sandbox_lease`; empty when
+    /// `managed_local`, `platform_managed`, `instance_default`, `active_lease`, `pending_sandbox_cleanup` or `reusable_sandbox_lease`; empty when
     /// it can be deleted.
     delete_blocked_reasons: Vec<&'static str>,
     static_references: StaticReferencesView,

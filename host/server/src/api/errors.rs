@@ -70,7 +70,7 @@ codes! {
     SecretNameTaken "secret_name_taken" 409 "Another secret of the company has this name.",
     IdempotencyInProgress "idempotency_in_progress" 409 "The request of this idempotency key is being worked on. Ask again in a moment.",
     IdempotencySpent "idempotency_spent" 409 "The request of this idempotency key was done, and its answer is not shown again; details.id is what it made.",
-    TargetInUse "target_in_use" 409 "Another lease holds this target, and the target is leased to one at a time; details.leaseId names it.",
+    TargetInUse "target_in_use" 409 "Another lease holds this target, and the target is leased to one at a time; details.leaseId names it to those who may know of it.",
     ResourceClaimed "resource_claimed" 409 "What the target answered is already the resource of another lease.",
     NoCandidate "no_candidate" 409 "No environment can be leased for what was asked. details.excluded and details.tried say of each why.",
     LeaseState "lease_state" 409 "The lease is not in a state that allows this; details.status is the state.",
@@ -92,6 +92,7 @@ codes! {
     PluginInUse "plugin_in_use" 409 "Environments or leases that are not finished use the plugin.",
     PluginDisabled "plugin_disabled" 409 "The plugin is disabled: it takes no new leases. Those that exist can be released.",
     PluginMissing "plugin_missing" 409 "The plugin that this needs is not installed.",
+    PluginNarrowed "plugin_narrowed" 409 "What the plugin is, or what it was granted, is not enough to lease anything of it. The message says what is missing.",
     PluginPending "plugin_pending" 409 "The plugin waits for an administrator's grant.",
     GrantMismatch "grant_mismatch" 409 "What the component asks for is not what was granted. Inspect it again and grant what is shown.",
     AlreadyExists "already_exists" 409 "The target already holds a thing of this name that is not this lease's.",
@@ -146,6 +147,11 @@ impl Serialize for ErrorCode {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiError(Box<Parts>);
 
+/// Violations of a refusal at most.
+const TOLD: usize = 50;
+/// Bytes of the pointer, and of the message, of one at most.
+const LONGEST: usize = 1024;
+
 /// What a refusal is made of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parts {
@@ -185,7 +191,17 @@ impl ApiError {
     }
 
     /// Wrong fields; the message is made of them. A query that is wrong is a request that is not well-formed.
-    pub fn violations(violations: Vec<FieldViolation>) -> ApiError {
+    pub fn violations(mut violations: Vec<FieldViolation>) -> ApiError {
+        // As many as a person reads, whatever was sent, and of a pointer as much.
+        violations.truncate(TOLD);
+        for FieldViolation { pointer, message } in &mut violations {
+            for text in [pointer, message] {
+                if text.len() > LONGEST {
+                    text.truncate(text.floor_char_boundary(LONGEST));
+                    text.push('…');
+                }
+            }
+        }
         let of_query = violations.iter().any(|v| v.pointer.starts_with('?'));
         let code = match of_query {
             true => ErrorCode::BadRequest,

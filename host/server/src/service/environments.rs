@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use leasehold_authority::{
     Actor, Environment, EnvironmentDraft, EnvironmentDriver, EnvironmentPatch, EnvironmentSecrets,
-    EnvironmentStatus, Error as AuthorityError, Operation, PastedSecret, SecretUse, Status,
-    take_pasted,
+    EnvironmentStatus, Error as AuthorityError, Expected, Operation, PastedSecret, SecretUse,
+    Status, take_pasted,
 };
 use leasehold_contract::{FieldViolation, Purpose};
 use leasehold_egress::SshTarget;
@@ -103,7 +103,16 @@ impl Service {
         for _ in 0..TRIES {
             let before = self.authority().environments().get(id).await?;
             expected.check(&before)?;
-            match self.patch(actor, before, patch.clone(), &pasted).await {
+            match self
+                .patch(
+                    actor,
+                    before,
+                    patch.clone(),
+                    &pasted,
+                    expected.minds_target(),
+                )
+                .await
+            {
                 Err(ServiceError::Authority(AuthorityError::Stale { .. })) => {}
                 done => return done,
             }
@@ -119,6 +128,7 @@ impl Service {
         before: Environment,
         patch: EnvironmentPatch,
         pasted: &[PastedSecret],
+        minds_target: bool,
     ) -> Result<Environment, ServiceError> {
         let id = &before.id;
         // Fields of the configuration that this save says.
@@ -162,7 +172,10 @@ impl Service {
             endpoints,
         };
         let environments = self.authority().environments();
-        let revision = before.revision;
+        let revision = Expected {
+            revision: before.revision,
+            target: minds_target.then_some(before.target_revision),
+        };
         Ok(match owner {
             None => {
                 environments

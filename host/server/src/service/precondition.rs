@@ -73,6 +73,12 @@ impl Precondition {
         }
     }
 
+    /// Whether it was said of the target too: then a rotated secret between the look and the change is a change.
+    pub fn minds_target(&self) -> bool {
+        let minds = |tag: &Tag| matches!(tag, Tag::Revision(_, Some(_)));
+        matches!(self, Precondition::OneOf(tags) if tags.iter().any(minds))
+    }
+
     /// Whether it holds of an environment.
     ///
     /// # Errors
