@@ -309,7 +309,7 @@ fn no_room_has_a_name_that_says_nothing() {
 }
 
 /// Files of the host that may read what an actor is, each with what for; of them the policy alone decides by it.
-const WHO: [(&str, &str); 7] = [
+const WHO: [(&str, &str); 10] = [
     ("host/authority/src/actor.rs", "says what actors there are"),
     ("host/authority/src/policy/mod.rs", "decides"),
     (
@@ -317,7 +317,16 @@ const WHO: [(&str, &str); 7] = [
         "keeps what a token makes of its holder",
     ),
     ("host/authority/src/idempotency.rs", "names whose key it is"),
+    (
+        "host/server/src/access/dismissed.rs",
+        "watches a token's end",
+    ),
     ("host/server/src/access/gate.rs", "proves who asks"),
+    ("host/server/src/access/guarded.rs", "ends bodies with it"),
+    (
+        "host/server/src/access/watchers.rs",
+        "counts what one token holds",
+    ),
     ("host/server/src/api/tokens.rs", "shows and makes tokens"),
     (
         "host/server/src/service/progress.rs",
@@ -347,4 +356,25 @@ fn nothing_but_the_policy_decides_by_what_an_actor_is() {
         readers, allowed,
         "files that read what an actor is, and those that may: ask `policy` what somebody may do"
     );
+}
+
+#[test]
+fn every_test_that_the_document_of_regressions_names_is_there() {
+    let document = checkout().join("docs/regressions.md");
+    let text = fs::read_to_string(document).expect("reads");
+    let mut named = 0;
+    let mut missing = Vec::new();
+    for piece in text.split("[`").skip(1) {
+        let (test, rest) = piece
+            .split_once("`](../")
+            .expect("a link to the test's file");
+        let (file, _) = rest.split_once(')').expect("a link ends");
+        let source = fs::read_to_string(checkout().join(file)).unwrap_or_default();
+        if !source.contains(&format!("fn {test}(")) {
+            missing.push(format!("{file}: {test}"));
+        }
+        named += 1;
+    }
+    assert!(named > 60, "{named}");
+    assert!(missing.is_empty(), "{missing:#?}");
 }

@@ -7,7 +7,7 @@ use leasehold_tests::server::Server;
 use leasehold_tests::wait::until;
 use serde_json::json;
 
-use crate::{actions, capabilities, environment, narrowed, with_settings};
+use crate::{actions, capabilities, environment, narrowed, with_settings, withheld};
 
 /// Acquires until the provider is left alone, and answers that refusal.
 pub fn trip(server: &Server, environment: &str) -> Answer {
@@ -81,14 +81,7 @@ fn a_provider_that_crashes_again_and_again_takes_no_new_leases_until_a_trial_or_
     }
     let shown = server.get(&format!("/api/plugins/{key}"));
     assert_eq!(shown["status"], "tripped", "{shown}");
-    // What it exports and nobody here calls yet is no capability, and not for want of health.
-    assert_eq!(
-        narrowed(&server, key),
-        [("suspension", "host"), ("leases", "health")]
-            .map(|(what, by)| (what.to_owned(), by.to_owned()))
-    );
-    let used = capabilities(&server, key)["interfaces"].clone();
-    assert_eq!(used, json!(["execution", "files"]));
+    assert_eq!(withheld(&server, key), "health");
     let metrics = server.call("GET", "/metrics", None);
     let line = format!("leasehold_plugin_tripped{{provider=\"{key}\"}} 1");
     assert!(metrics.body.contains(&line), "{}", metrics.body);
@@ -96,6 +89,13 @@ fn a_provider_that_crashes_again_and_again_takes_no_new_leases_until_a_trial_or_
     let reset = server.json(&["plugin", "reset", key]);
     assert_eq!(reset["status"], "working", "{reset}");
     server.acquire(&good).expect(201);
+    // What it exports and nobody here calls yet is no capability.
+    assert_eq!(
+        narrowed(&server, key),
+        [("suspension".to_owned(), "host".to_owned())]
+    );
+    let used = capabilities(&server, key)["interfaces"].clone();
+    assert_eq!(used, json!(["execution", "files"]));
     let told = until("the activity", || {
         let told = actions(&server, key);
         let all = ["plugin.tripped", "plugin.recovered", "plugin.reset"];

@@ -4,7 +4,7 @@
 use leasehold_tests::http::text;
 use leasehold_tests::rows::edit;
 use leasehold_tests::server::Server;
-use leasehold_tests::shape::{changed, modest};
+use leasehold_tests::shape::{changed, modest, shaped, shaped_with_files};
 use leasehold_tests::wait::until;
 use serde_json::{Value, json};
 
@@ -83,6 +83,11 @@ fn a_provider_that_is_not_there_becomes_no_target_and_every_list_says_so_at_once
         server.company()
     );
     let draft = json!({ "name": "new", "driver": "sandbox", "provider": key, "config": { "at": "keep-alive" } });
+    let of_company = |what: &str| format!("/api/companies/{}/{what}", server.company());
+    let coder = json!({ "id": "coder", "environmentId": good });
+    server
+        .call("POST", &of_company("agents"), Some(&coder))
+        .expect(201);
     for gone in &WAYS {
         let lease = text(&server.acquire(&good).expect(201)["id"]);
         assert_eq!(in_list(&server, "good")["withheld"], Value::Null);
@@ -115,6 +120,39 @@ fn a_provider_that_is_not_there_becomes_no_target_and_every_list_says_so_at_once
                 refused.body
             );
         }
+        // Nor is it chosen: not by what is needed, and not where it is assigned, which is told.
+        let lifecycle = json!({ "required": ["lifecycle"] });
+        let chosen = server.call("POST", &of_company("environments/select"), Some(&lifecycle));
+        let chosen = chosen.expect(200);
+        let out = chosen["excluded"].as_array().into_iter().flatten();
+        let why = out
+            .clone()
+            .find(|one| one["environmentId"] == good.as_str());
+        let why = why.cloned().unwrap_or_default();
+        let taken = (&why["lacks"][0]["what"], &why["lacks"][0]["by"]);
+        assert_eq!(taken, (&json!("lifecycle"), &json!(gone.by)), "{chosen}");
+        let said = server.get(&of_company("environments/assignment?agent=coder"));
+        let levels = said["levels"].as_array().into_iter().flatten();
+        let agent = levels.clone().find(|said| said["level"] == "agent");
+        let agent = agent.cloned().unwrap_or_default();
+        assert_eq!(
+            (&said["allowed"], &agent["lacks"][0]["by"]),
+            (&json!(false), &json!(gone.by)),
+            "{said}"
+        );
+        for body in [
+            json!({ "requirement": lifecycle }),
+            json!({ "agentId": "coder" }),
+        ] {
+            let refused = server.call("POST", &of_company("environment-leases"), Some(&body));
+            assert_eq!(refused.code(), "no_candidate", "{}", refused.body);
+        }
+        let withheld = server.get(&of_company("environments/capabilities"))["withheld"].clone();
+        assert_eq!(
+            (&withheld[0]["key"], &withheld[0]["by"]),
+            (&json!(key), &json!(gone.by)),
+            "{withheld}"
+        );
         // What it is called, and that nobody leases it, is no provider's to say.
         patch(&good, json!({ "description": gone.by })).expect(200);
         // What is leased goes on and ends.
@@ -223,4 +261,60 @@ fn a_provider_that_could_not_be_loaded_at_the_start_says_so_and_is_back_without_
         (candidates() == Some(1)).then_some(())
     });
     assert_eq!(in_list(&server, "box")["withheld"], Value::Null);
+}
+
+#[test]
+fn what_an_upgrade_does_not_export_any_more_is_chosen_by_nobody_at_once_and_a_lease_of_before_ends_as_it_began()
+ {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let granted = |bytes: &[u8]| {
+        server.install_bytes(bytes, "").expect(201);
+    };
+    granted(&shaped_with_files(&modest()));
+    let box_ = environment(&server, "box", "shape", &json!({}));
+    let of_company = |what: &str| format!("/api/companies/{}/{what}", server.company());
+    let select = |words: &[&str]| {
+        let needed = json!({ "required": words });
+        server
+            .call("POST", &of_company("environments/select"), Some(&needed))
+            .expect(200)
+    };
+    let files = || {
+        let told = server.get(&of_company("environments/capabilities"));
+        let all = told["environments"].as_array().cloned().unwrap_or_default();
+        let found = all
+            .into_iter()
+            .find(|one| one["environmentId"] == box_.as_str());
+        found.unwrap_or_default()["capabilities"]["files"].clone()
+    };
+    assert_eq!(select(&["files"])["candidateCount"], 1);
+    assert_eq!(files(), true);
+    let lease = text(&server.acquire(&box_).expect(201)["id"]);
+    let before = server.lease(&lease);
+    granted(&shaped(&changed(json!({ "version": "2.0.0" }))));
+    let without = select(&["files"]);
+    assert_eq!(without["candidateCount"], 0, "{without}");
+    let lack = without["excluded"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|one| one["environmentId"] == box_.as_str())
+        .map(|one| one["lacks"][0].clone())
+        .unwrap_or_default();
+    assert_eq!(
+        (&lack["what"], &lack["by"]),
+        (&json!("files"), &json!("exports")),
+        "{without}"
+    );
+    assert_eq!(files(), false);
+    assert_eq!(select(&["lifecycle"])["candidateCount"], 1);
+    let body = json!({ "requirement": { "required": ["files"] } });
+    let refused = server.call("POST", &of_company("environment-leases"), Some(&body));
+    assert_eq!(refused.code(), "no_candidate", "{}", refused.body);
+    // The lease keeps the revision that made it, and ends by it.
+    let kept = server.lease(&lease);
+    assert_eq!(kept["pluginDigest"], before["pluginDigest"], "{kept}");
+    assert_eq!(server.release(&lease)["status"], "released");
 }

@@ -75,6 +75,22 @@ fn narrowed(server: &Server, key: &str) -> Vec<(String, String)> {
         .collect()
 }
 
+/// What keeps everybody from leasing anything of a provider, as the capabilities tell it.
+fn withheld(server: &Server, key: &str) -> String {
+    assert!(capabilities(server, key).is_null(), "{key} is offered");
+    let path = format!(
+        "/api/companies/{}/environments/capabilities",
+        server.company()
+    );
+    let all = server.get(&path)["withheld"].clone();
+    let found = all
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|one| one["key"] == key);
+    found.map(|one| text(&one["by"])).unwrap_or_default()
+}
+
 fn actions(server: &Server, subject: &str) -> Vec<String> {
     let all = server.get(&format!("/api/activity?limit=500&subject={subject}"));
     let all = all["items"].as_array().cloned().unwrap_or_default();
@@ -292,11 +308,11 @@ fn a_grant_that_leaves_ssh_out_opens_no_session_and_one_that_has_it_does() {
         "target": machine.target(&server.secret("key", &machine.sshd.key().private), machine.sshd.port()),
         "remoteWorkspacePath": parent,
     }});
-    let box_ = text(&server.environment(&made).expect(201)["id"]);
-    let refused = server.acquire(&box_);
-    assert_eq!(refused.code(), "egress_denied", "{}", refused.body);
+    // Nothing can be leased of it: it is no target, and no session is tried.
+    let refused = server.environment(&made);
+    assert_eq!(refused.code(), "plugin_narrowed", "{}", refused.body);
     assert!(
-        text(&refused.json()["error"]).contains("not granted"),
+        text(&refused.json()["error"]).contains("needs ssh, which whoever granted"),
         "{}",
         refused.body
     );
@@ -304,12 +320,9 @@ fn a_grant_that_leaves_ssh_out_opens_no_session_and_one_that_has_it_does() {
     let session = format!("session opened for user {}", machine.sshd.worker().name);
     let accepted = |log: &str| log.contains("Accepted publickey") || log.contains(&session);
     assert!(!accepted(&machine.sshd.log()), "{}", machine.sshd.log());
-    assert_eq!(
-        narrowed(&server, "ssh"),
-        [("ssh".to_owned(), "grant".to_owned())]
-    );
+    assert_eq!(withheld(&server, "ssh"), "grant");
     let digest = text(&server.get("/api/plugins/ssh")["digest"]);
-    let granted = until("the failed lease to end", || {
+    let granted = until("the grant", || {
         let ran = server.run(&[
             "--json",
             "plugin",
@@ -323,6 +336,7 @@ fn a_grant_that_leaves_ssh_out_opens_no_session_and_one_that_has_it_does() {
     });
     assert_eq!(granted["granted"]["parts"], json!(["ssh"]));
     assert_eq!(narrowed(&server, "ssh"), []);
+    let box_ = text(&server.environment(&made).expect(201)["id"]);
     let lease = until("the target to be free", || {
         let answer = server.acquire(&box_);
         (answer.status == 201).then(|| answer.json())
@@ -376,10 +390,7 @@ fn settings_that_allow_no_provider_ssh_or_memory_bound_every_grant() {
         return;
     };
     server.install("ssh").expect(201);
-    assert_eq!(
-        narrowed(&server, "ssh"),
-        [("ssh".to_owned(), "configuration".to_owned())]
-    );
+    assert_eq!(withheld(&server, "ssh"), "configuration");
     let plugin = server.get("/api/plugins/ssh");
     assert_eq!(plugin["granted"]["parts"], json!([]), "{plugin}");
     let large = send(&server, &changed(json!({ "memoryMib": 65 })));
@@ -388,11 +399,12 @@ fn settings_that_allow_no_provider_ssh_or_memory_bound_every_grant() {
         "{}",
         large.body
     );
-    let Some(machine) = Machine::start() else {
-        return;
-    };
-    let environment =
-        machine.environment(&server, &machine.directory("leases"), machine.sshd.port());
-    let refused = server.acquire(&environment);
-    assert_eq!(refused.code(), "egress_denied", "{}", refused.body);
+    let draft = json!({ "name": "box", "driver": "ssh", "provider": "ssh", "config": {} });
+    let refused = server.environment(&draft);
+    assert_eq!(refused.code(), "plugin_narrowed", "{}", refused.body);
+    assert!(
+        refused.body.contains("plugins.allow-ssh"),
+        "{}",
+        refused.body
+    );
 }

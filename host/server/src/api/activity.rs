@@ -249,9 +249,12 @@ pub(super) fn seen(row: ActivityRow, view: View) -> ActivityView {
     let details = match (row.details, view) {
         (details, View::Whole) => details,
         (Value::Object(details), View::Blanked | View::Safe) => {
+            // What is called what among things that they cannot list is not told either.
+            let listed = !matches!(row.subject_kind.as_str(), "secret" | "token" | "plugin");
             let told = details.into_iter();
             let told: Map<String, Value> = told
                 .filter(|(name, _)| SEEN_BY_ALL.contains(&name.as_str()))
+                .filter(|(name, _)| listed || !matches!(name.as_str(), "name" | "purpose"))
                 .collect();
             Value::Object(told)
         }

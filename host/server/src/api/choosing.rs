@@ -88,8 +88,7 @@ impl TriedView {
 fn refusal(not: NotLeased, view: View) -> ApiError {
     let tried = not.tried.into_iter().map(|one| TriedView::seen(one, view));
     let tried: Vec<TriedView> = tried.collect();
-    let excluded = not.excluded.into_iter();
-    let excluded: Vec<ExcludedView> = excluded.map(|one| ExcludedView::seen(one, view)).collect();
+    let excluded = ExcludedView::seen(not.excluded, view);
     let list = |value: serde_json::Result<Value>| value.unwrap_or_default();
     ApiError::from(not.error)
         .with("tried", list(serde_json::to_value(tried)))

@@ -191,27 +191,46 @@ pub struct EnvironmentPatchBody {
     #[serde(default, deserialize_with = "told")]
     #[schema(value_type = Option<String>)]
     company_id: Option<Option<String>>,
+    #[serde(default, deserialize_with = "given")]
+    #[schema(nullable = false)]
     name: Option<String>,
     /// `null` removes it.
     #[serde(default, deserialize_with = "told")]
     #[schema(value_type = Option<String>)]
     description: Option<Option<String>>,
     /// A change resets the configuration to what is given with it.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(nullable = false)]
     driver: Option<String>,
     /// A change resets the configuration to what is given with it.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(nullable = false)]
     provider: Option<String>,
     /// Merged into the stored configuration key by key, one level deep; `null` removes a key.
-    #[schema(value_type = Option<Object>)]
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Object)]
     config: Option<Map<String, Value>>,
     /// Merged into the stored variables by name; `null` removes one.
-    #[schema(value_type = Option<Object>)]
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Object)]
     env_vars: Option<Map<String, Value>>,
     /// Replaces the metadata; `null` removes it.
     #[serde(default, deserialize_with = "told")]
     #[schema(value_type = Option<Object>)]
     metadata: Option<Option<Map<String, Value>>>,
     /// `active` or `archived`
+    #[serde(default, deserialize_with = "given")]
+    #[schema(nullable = false)]
     status: Option<String>,
+}
+
+/// A field that may be left out and is never `null`.
+fn given<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
 }
 
 /// Tells a field that is `null` from one that is not there.

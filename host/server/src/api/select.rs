@@ -173,13 +173,16 @@ impl CandidateView {
 }
 
 impl ExcludedView {
-    /// As far as the caller sees it.
-    pub(crate) fn seen(one: Excluded, view: View) -> ExcludedView {
-        ExcludedView {
-            environment_id: one.environment_id,
-            name: (view != View::Safe).then_some(one.name),
-            lacks: lacks(one.lacks, view),
-        }
+    /// Each as far as the caller sees it: who is told what is safe hears of what may be assigned alone.
+    pub(crate) fn seen(all: Vec<Excluded>, view: View) -> Vec<ExcludedView> {
+        all.into_iter()
+            .filter(|one| view != View::Safe || one.assignable)
+            .map(|one| ExcludedView {
+                environment_id: one.environment_id,
+                name: (view != View::Safe).then_some(one.name),
+                lacks: lacks(one.lacks, view),
+            })
+            .collect()
     }
 }
 
@@ -192,11 +195,7 @@ impl SelectionView {
                 .take(limit as usize)
                 .map(|one| CandidateView::seen(one, view))
                 .collect(),
-            excluded: selection
-                .excluded
-                .into_iter()
-                .map(|one| ExcludedView::seen(one, view))
-                .collect(),
+            excluded: ExcludedView::seen(selection.excluded, view),
         }
     }
 }

@@ -229,15 +229,20 @@ fn local(file: &Path) -> impl Fn(std::io::Error) -> CliError {
 /// Writes beside the file, which is there only once it is whole.
 async fn save(body: hyper::body::Incoming, file: &Path) -> Result<(), CliError> {
     let failed = local(file);
-    let mut aside = file.as_os_str().to_owned();
-    aside.push(".part");
-    let mut part = tokio::fs::File::create(&aside).await.map_err(&failed)?;
+    let folder = match file.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    // A new file of the owner's, under a name that nobody foresees; it goes where it does not become the export.
+    let aside = tempfile::NamedTempFile::new_in(folder).map_err(&failed)?;
+    let mut part = tokio::fs::File::from_std(aside.reopen().map_err(&failed)?);
     let mut body = BodyStream::new(body);
     while let Some(data) = piece(&mut body).await? {
         part.write_all(&data).await.map_err(&failed)?;
     }
     part.sync_all().await.map_err(&failed)?;
-    tokio::fs::rename(&aside, file).await.map_err(&failed)
+    aside.persist(file).map_err(|e| failed(e.error))?;
+    Ok(())
 }
 
 impl VerifyArgs {

@@ -162,7 +162,8 @@ impl LeaseCommand {
                         body.insert(key.into(), value.into());
                     }
                 }
-                if company.is_named() {
+                // Of what is chosen the path says it.
+                if company.is_named() && !chosen {
                     body.insert("companyId".into(), company.id(client).await?.into());
                 }
                 let work = progress::name()?;

@@ -80,10 +80,12 @@ pub fn write_all(bytes: &[u8]) -> Result<(), CliError> {
         })
 }
 
-/// Text from the API on a terminal: one line, no control characters.
+/// Text from the API on a terminal: one line, no control characters, and none that turn what stands beside them around
+/// (Unicode's bidirectional controls, UAX #9) or separate lines.
 pub fn plain(text: &str) -> String {
+    let turns = |c: char| matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
+        .map(|c| if c.is_control() || turns(c) { ' ' } else { c })
         .collect()
 }
 

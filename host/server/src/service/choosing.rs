@@ -92,7 +92,9 @@ impl Assigned {
 
 /// The code of an error by which nothing was begun and another environment may do; none of any other.
 fn passing(error: &ServiceError) -> Option<&'static str> {
-    const PASSING: [&str; 8] = [
+    const PASSING: [&str; 10] = [
+        code::ENVIRONMENT_COMPANY_MISMATCH,
+        "plugin_narrowed",
         code::TARGET_IN_USE,
         code::ENVIRONMENT_INACTIVE,
         code::ENVIRONMENT_CHANGED,
@@ -110,6 +112,8 @@ fn passing(error: &ServiceError) -> Option<&'static str> {
             ..
         }) => Some("not_found"),
         ServiceError::Tripped { .. } => Some("plugin_tripped"),
+        // Its configuration or a binding is not what its provider needs by now: whoever saves it anew mends that.
+        ServiceError::Invalid { .. } => Some("unprocessable"),
         _ => None,
     }
 }
@@ -218,6 +222,8 @@ impl Service {
                     environment_id: environment,
                     name: decided.name.clone().unwrap_or_default(),
                     lacks: decided.lacks.clone(),
+                    // It is assigned: whoever asks is told of it anyhow.
+                    assignable: true,
                 }],
             });
         }
@@ -276,7 +282,7 @@ impl Service {
     ) -> Result<Assigned, ServiceError> {
         self.accepting()?;
         let Resolution { levels } = self.authority().assignees().resolve(company, whose).await?;
-        let standings = narrowing::standings(self.authority(), self.catalog()).await?;
+        let standings = narrowing::standings(self.authority(), self.catalog(), company).await?;
         let all = self.authority().environments();
         let all = all.list(company, &EnvironmentFilter::default()).await?;
         let verdicts = levels.into_iter().map(|said| {

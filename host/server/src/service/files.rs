@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
-use leasehold_authority::{Actor, Lease};
+use leasehold_authority::{ActivityOutcome, Actor, Entry, Lease, Operation, Scope};
 use leasehold_contract::{ByteStream, Code, FieldViolation, Purpose};
 use leasehold_egress::Reach;
 use leasehold_runtime::Failure;
+use serde_json::json;
 
 use super::Service;
 use super::calls::Kind;
@@ -25,22 +26,39 @@ impl Service {
     /// A lease that is not active; an entry that would leave `path`; what the target refuses.
     pub async fn put_files(
         &self,
-        _actor: &Actor,
+        actor: &Actor,
         lease: &str,
         path: &str,
         archive: ByteStream,
     ) -> Result<(), ServiceError> {
         self.accepting()?;
         let lease = self.active(lease).await?;
-        let context = self.context_of(&lease).await?;
-        let path = resolved(&lease, path)?;
-        let for_lease = self.for_lease(&lease);
+        actor.may_on(Operation::PutFiles, scope(&lease), "lease", &lease.id)?;
+        let moved = self.put(&lease, path, archive).await;
+        let outcome = match &moved {
+            Ok(()) => ActivityOutcome::Done,
+            Err(_) => ActivityOutcome::Failed,
+        };
+        self.note(actor, "lease.files_put", &lease, path, outcome)
+            .await;
+        moved
+    }
+
+    async fn put(
+        &self,
+        lease: &Lease,
+        path: &str,
+        archive: ByteStream,
+    ) -> Result<(), ServiceError> {
+        let context = self.context_of(lease).await?;
+        let path = resolved(lease, path)?;
+        let for_lease = self.for_lease(lease);
         let mut kind = Kind::new(Purpose::Run, Reach::Act, TRANSFER);
         kind.deadline_is_ours = false;
         let call = self.call(&context, Some(&for_lease), kind).await?;
         context
             .plugin
-            .put(&call.setup, &call.config, handle_of(&lease), &path, archive)
+            .put(&call.setup, &call.config, handle_of(lease), &path, archive)
             .await
             .map_err(|failure| refused(format!("copying to {path} of {}", lease.id), failure))
     }
@@ -51,23 +69,60 @@ impl Service {
     /// A lease that is not active; a path that is not there.
     pub async fn get_files(
         &self,
-        _actor: &Actor,
+        actor: &Actor,
         lease: &str,
         path: &str,
     ) -> Result<ByteStream, ServiceError> {
         self.accepting()?;
         let lease = self.active(lease).await?;
-        let context = self.context_of(&lease).await?;
-        let path = resolved(&lease, path)?;
-        let for_lease = self.for_lease(&lease);
+        actor.may_on(Operation::GetFiles, scope(&lease), "lease", &lease.id)?;
+        let begun = self.get(&lease, path).await;
+        let outcome = match &begun {
+            Ok(_) => ActivityOutcome::Done,
+            Err(_) => ActivityOutcome::Failed,
+        };
+        self.note(actor, "lease.files_got", &lease, path, outcome)
+            .await;
+        begun
+    }
+
+    /// That files were moved is on record, by whom and where; what they hold is not looked at.
+    async fn note(
+        &self,
+        actor: &Actor,
+        action: &'static str,
+        lease: &Lease,
+        path: &str,
+        outcome: ActivityOutcome,
+    ) {
+        let company = Some(lease.company_id.as_str());
+        let details = json!({ "path": path });
+        let entry = Entry::new(action, company, "lease", &lease.id, details).ended(outcome);
+        if let Err(error) = self.authority().activity().record(actor, entry).await {
+            tracing::error!(lease = lease.id, action, %error, "not recorded");
+        }
+    }
+
+    async fn get(&self, lease: &Lease, path: &str) -> Result<ByteStream, ServiceError> {
+        let context = self.context_of(lease).await?;
+        let path = resolved(lease, path)?;
+        let for_lease = self.for_lease(lease);
         let mut kind = Kind::new(Purpose::Run, Reach::Read, TRANSFER);
         kind.deadline_is_ours = false;
         let call = self.call(&context, Some(&for_lease), kind).await?;
         context
             .plugin
-            .get(&call.setup, &call.config, handle_of(&lease), &path)
+            .get(&call.setup, &call.config, handle_of(lease), &path)
             .await
             .map_err(|failure| refused(format!("copying from {path} of {}", lease.id), failure))
+    }
+}
+
+/// Whose a lease is, for the policy.
+fn scope(lease: &Lease) -> Scope<'_> {
+    Scope::Run {
+        company: &lease.company_id,
+        run: lease.caller.run.as_deref(),
     }
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: what a call may do is never more than the grant, and below the instance's ceiling but for teardown, which is
 //! never stopped.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use leasehold_authority::{Actor, Authority, Entry};
@@ -14,7 +14,9 @@ use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 use super::breaker::{Breaker, Change, Health, Trial, Verdict};
+use super::capability::Term;
 use super::error::ServiceError;
+use super::narrowing;
 
 /// A component that can be called, with what its calls may do.
 #[derive(Clone)]
@@ -26,6 +28,8 @@ pub(crate) struct Loaded {
     pub(crate) effective: Arc<Grant>,
     breaker: Arc<Breaker>,
     reports: Arc<Reports>,
+    /// Why nobody can lease of it, looked at once: neither what it exports nor its grant changes under it.
+    unleasable: Arc<OnceLock<Option<(Term, Arc<str>)>>>,
 }
 
 /// Where a change of a breaker is written down.
@@ -69,6 +73,7 @@ impl Loaded {
                 tasks,
                 changed,
             }),
+            unleasable: Arc::default(),
         }
     }
 
@@ -110,6 +115,13 @@ impl Loaded {
             }
             _ => Ok(()),
         }
+    }
+
+    /// What of it, or of its grant, keeps everybody from leasing anything of it, if something does.
+    pub(crate) fn unleasable(&self, ceiling: &Ceiling) -> Option<(Term, Arc<str>)> {
+        self.unleasable
+            .get_or_init(|| narrowing::unleasable(self, ceiling))
+            .clone()
     }
 
     /// How it does.

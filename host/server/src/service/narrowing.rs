@@ -4,7 +4,7 @@
 //! Each of them can only take away. Asking allocates nothing and calls no component.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use leasehold_authority::{
@@ -201,8 +201,12 @@ impl Standing {
     }
 
     /// What one environment of it comes to: its own row can only take away.
-    fn with(&self, environment: &Environment) -> Cow<'_, Effective> {
-        let bounds = of_row(environment, self.driver);
+    fn with(&self, environment: &Environment, closed: bool) -> Cow<'_, Effective> {
+        let mut bounds = of_row(environment, self.driver);
+        if closed {
+            let why = "a secret of it is another company's";
+            bounds.push(Bound::nothing(Term::Configuration, why));
+        }
         if bounds.is_empty() {
             return Cow::Borrowed(&self.whole);
         }
@@ -213,6 +217,13 @@ impl Standing {
                 .fold(self.before.clone(), |all, bound| all.narrowed(bound)),
         )
     }
+}
+
+/// What keeps everybody from leasing anything of a component by what it is and what it was granted, whatever its health.
+pub(crate) fn unleasable(loaded: &Loaded, ceiling: &Ceiling) -> Option<(Term, Arc<str>)> {
+    let standing = Standing::of(loaded, ceiling);
+    let taken = standing.before.taken(Capability::Lifecycle)?;
+    Some((taken.by, Arc::clone(&taken.reason)))
 }
 
 /// What an environment's own row takes.
@@ -243,18 +254,21 @@ fn of_row(environment: &Environment, driver: Option<Driver>) -> Vec<Bound> {
     bounds
 }
 
-/// What every provider comes to.
+/// What every provider comes to, for one company.
 #[derive(Clone, Debug)]
 pub(crate) struct Standings {
     by_key: HashMap<String, Standing>,
     /// One that is not installed.
     of_none: Standing,
+    /// Shared environments that use another company's secret.
+    closed: HashSet<String>,
 }
 
 /// What every provider comes to.
 pub(crate) async fn standings(
     authority: &Authority,
     catalog: &Catalog,
+    company: &str,
 ) -> Result<Standings, ServiceError> {
     let installed = authority.plugins().list().await?;
     let by_key = installed
@@ -274,6 +288,7 @@ pub(crate) async fn standings(
     Ok(Standings {
         by_key,
         of_none: Standing::nothing(Term::Exports, why),
+        closed: authority.secrets().closed_to(company).await?,
     })
 }
 
@@ -286,10 +301,13 @@ pub(crate) fn effective<'a>(
         .by_key
         .get(&environment.provider)
         .unwrap_or(&standings.of_none)
-        .with(environment)
+        .with(environment, standings.closed.contains(&environment.id))
 }
 
-const UNLOADED: &str = "its component cannot be loaded; the server's log says why";
+/// Of a provider that failed again and again.
+pub(crate) const LEFT_ALONE: &str = "it failed again and again, and is left alone for a while";
+/// Of one whose component is not there.
+pub(crate) const UNLOADED: &str = "its component cannot be loaded; the server's log says why";
 
 /// Why nobody may lease of it, whatever it is.
 fn withheld_by(installed: &Plugin) -> Option<(Term, &'static str)> {
@@ -313,20 +331,31 @@ pub(crate) async fn capabilities(
     let mut withheld = Vec::new();
     for installed in authority.plugins().list().await? {
         let (by, reason) = match (withheld_by(&installed), catalog.loaded_current(&installed)) {
-            (Some(why), _) => why,
+            (Some((by, reason)), _) => (by, reason.to_owned()),
+            (None, Some(loaded)) if loaded.works().is_err() => {
+                (Term::Health, LEFT_ALONE.to_owned())
+            }
             (None, Some(loaded)) => {
+                if let Some((by, reason)) = loaded.unleasable(catalog.ceiling()) {
+                    withheld.push(Withheld {
+                        key: installed.key,
+                        by: by.as_str().to_owned(),
+                        reason: reason.to_string(),
+                    });
+                    continue;
+                }
                 providers.push(of_provider(&loaded, catalog.ceiling(), host_roots));
                 continue;
             }
-            (None, None) => (Term::Health, UNLOADED),
+            (None, None) => (Term::Health, UNLOADED.to_owned()),
         };
         withheld.push(Withheld {
             key: installed.key,
             by: by.as_str().to_owned(),
-            reason: reason.to_owned(),
+            reason,
         });
     }
-    let standings = standings(authority, catalog).await?;
+    let standings = standings(authority, catalog, company).await?;
     let all = authority.environments();
     let all = all.list(company, &EnvironmentFilter::default()).await?;
     let environments = all.iter().map(|environment| EnvironmentCapabilities {

@@ -25,6 +25,7 @@ use super::breaker::Breaker;
 use super::error::ServiceError;
 use super::loaded::Loaded;
 use super::model::{GrantRequest, PluginOffer, Withheld};
+use super::narrowing::{LEFT_ALONE, UNLOADED};
 use super::offer;
 use crate::settings::BreakerSettings;
 
@@ -198,7 +199,8 @@ impl Catalog {
     /// What new work for a provider key uses.
     ///
     /// # Errors
-    /// Four that differ: nothing of this key is installed, it is disabled, nobody granted it, it cannot be loaded here.
+    /// Five that differ: nothing of this key is installed, it is disabled, nobody granted it, it cannot be loaded here, what
+    /// it is or was granted is not enough to lease anything.
     pub(crate) async fn current(&self, key: &str) -> Result<Loaded, ServiceError> {
         let installed = match self.authority.plugins().get(key).await {
             Ok(installed) => installed,
@@ -221,7 +223,19 @@ impl Catalog {
             ));
         }
         match &installed.current {
-            Some(current) => self.load(current).await,
+            Some(current) => {
+                let loaded = self.load(current).await?;
+                match loaded.unleasable(&self.ceiling) {
+                    None => Ok(loaded),
+                    Some((by, reason)) => Err(ServiceError::refused(
+                        "plugin_narrowed",
+                        format!(
+                            "nothing can be leased of the provider {key:?} ({}): {reason}",
+                            by.as_str()
+                        ),
+                    )),
+                }
+            }
             None => Err(waits(key)),
         }
     }
@@ -254,16 +268,11 @@ impl Catalog {
             }
             Some(Standing::Ungranted) => ("grant", "it waits for its grant".to_owned()),
             Some(Standing::Current(digest)) => match self.get(digest) {
-                None => (
-                    "health",
-                    "its component cannot be loaded; the server's log says why".to_owned(),
-                ),
+                None => ("health", UNLOADED.to_owned()),
+                Some(loaded) if loaded.works().is_err() => ("health", LEFT_ALONE.to_owned()),
                 Some(loaded) => {
-                    loaded.works().err()?;
-                    (
-                        "health",
-                        "it failed again and again, and is left alone for a while".to_owned(),
-                    )
+                    let (by, reason) = loaded.unleasable(&self.ceiling)?;
+                    (by.as_str(), reason.to_string())
                 }
             },
         };

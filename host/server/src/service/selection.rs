@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use leasehold_authority::{Environment, EnvironmentDriver, EnvironmentFilter};
+use leasehold_authority::{Environment, EnvironmentDriver, EnvironmentFilter, EnvironmentStatus};
 use serde_json::{Map, Value, json};
 
 use super::Service;
@@ -79,6 +79,8 @@ pub(crate) struct Excluded {
     pub(crate) name: String,
     /// One at least.
     pub(crate) lacks: Vec<Lack>,
+    /// Whether anybody could be assigned it: it is active, and not the server's own machine.
+    pub(crate) assignable: bool,
 }
 
 /// Every environment of a company, in one of two lists.
@@ -205,6 +207,8 @@ pub(crate) fn among(
                 environment_id,
                 name,
                 lacks,
+                assignable: environment.status == EnvironmentStatus::Active
+                    && !environment.is_local(),
             });
         }
     }
@@ -232,7 +236,7 @@ impl Service {
         let all = environments
             .list(company, &EnvironmentFilter::default())
             .await?;
-        let standings = narrowing::standings(self.authority(), self.catalog()).await?;
+        let standings = narrowing::standings(self.authority(), self.catalog(), company).await?;
         let in_use = self.authority().leases().alone_in_use().await?;
         Ok(among(&all, &standings, &in_use, requirement))
     }

@@ -397,3 +397,89 @@ fn no_body_takes_a_column_that_is_the_servers_own() {
         assert!(walked.contains(*name), "{name}");
     }
 }
+
+#[test]
+fn a_body_that_is_wrong_in_thousands_of_places_is_answered_by_some_of_them() {
+    let Some((server, _, path)) = with_environment() else {
+        return;
+    };
+    let many: serde_json::Map<String, Value> = (0..20_000)
+        .map(|n| (format!("qualified{n}"), json!(0)))
+        .collect();
+    let deep = "a".repeat(1_000_000);
+    let pasted: Vec<Value> = (0..20_000)
+        .map(|_| json!({ "type": "secret_value", "value": 1 }))
+        .collect();
+    for body in [
+        json!({ "metadata": { &*deep: &many } }),
+        json!({ "config": { &*deep: &pasted } }),
+        json!({ "config": { &*deep: &many } }),
+        json!({ "metadata": { "a": many.iter().take(300).map(|(k, v)| (k.clone(), v.clone())).collect::<serde_json::Map<_, _>>() } }),
+    ] {
+        let refused = server.operator("PATCH", &path, &body.to_string());
+        assert_eq!(refused.status, 422, "{}", &refused.body[..200]);
+        assert!(refused.body.len() < 100_000, "{}", refused.body.len());
+        let violations = refused.json()["details"]["violations"].clone();
+        assert!(violations.as_array().unwrap().len() <= 50);
+    }
+}
+
+#[test]
+fn a_patch_says_null_only_of_what_can_be_removed() {
+    let Some((server, _, path)) = with_environment() else {
+        return;
+    };
+    let before = server.operator("GET", &path, "").json();
+    for field in ["name", "driver", "provider", "config", "envVars", "status"] {
+        let body = json!({ (field): null }).to_string();
+        let refused = server.operator("PATCH", &path, &body);
+        assert_eq!(refused.status, 422, "{field} {}", refused.body);
+        assert!(
+            refused.body.contains(&format!("/{field}")),
+            "{}",
+            refused.body
+        );
+    }
+    assert_eq!(server.operator("GET", &path, "").json(), before);
+    let removed = server.operator("PATCH", &path, r#"{"description":null,"metadata":null}"#);
+    assert_eq!(removed.status, 200, "{}", removed.body);
+}
+
+#[test]
+fn a_parameter_that_an_operation_does_not_have_is_refused_and_nothing_is_done() {
+    let Some((server, company, path)) = with_environment() else {
+        return;
+    };
+    for (method, path, body) in [
+        ("GET", format!("{path}?bogus=1"), ""),
+        (
+            "PATCH",
+            format!("{path}?dryRun=true"),
+            r#"{"description":"x"}"#,
+        ),
+        ("POST", "/api/companies?bogus".to_owned(), r#"{"name":"x"}"#),
+        ("GET", format!("/api/companies/{company}?a=b"), ""),
+    ] {
+        let refused = server.operator(method, &path, body);
+        assert_eq!(
+            (refused.status, &*refused.code()),
+            (400, "bad_request"),
+            "{path}"
+        );
+        let name = path.split('?').nth(1).unwrap().split('=').next().unwrap();
+        assert!(
+            refused.body.contains(&format!("?{name}")),
+            "{}",
+            refused.body
+        );
+    }
+    assert_eq!(
+        server.operator("GET", &path, "").json()["description"],
+        Value::Null
+    );
+    // Nor are fields taken by their order.
+    let listed = server.operator("POST", "/api/companies", r#"["by order"]"#);
+    assert_eq!(listed.status, 422, "{}", listed.body);
+    let companies = server.operator("GET", "/api/companies", "").json();
+    assert_eq!(companies.as_array().unwrap().len(), 1);
+}

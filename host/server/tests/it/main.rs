@@ -12,6 +12,7 @@ mod activity;
 mod api;
 mod archives;
 mod client;
+mod closed;
 mod command;
 mod edits;
 mod ends;

@@ -1,17 +1,5 @@
 //! Environments that no company has alone, over the API: shared ones, the server's own machine, defaults; what a probe of
 //! one is, and what leaves the server with a company. The managed one and the switches are in `switched`.
-//!
-//! Of the bugs and gaps that are known of the system that this one re-creates, those that concern rows, and what holds each:
-//! - 3 and 26, work that lands on the server's own host: `the_servers_own_machine_is_looked_at_and_never_leased`;
-//! - 11, a test without a company leaves secrets unresolved: `a_saved_probe_names_its_company_…`, `a_secret_of_one_company_…`;
-//! - 14, a deleted environment takes a shared secret along: `deleting_an_environment_deletes_no_secret` of the authority;
-//! - 21, a provider that is missing or in error leaves a managed environment active, or missing until a restart:
-//!   `switched::the_managed_environment_comes_and_goes_with_its_provider_at_once`; and is asked for ever:
-//!   `a_provider_that_is_not_there_becomes_no_target_…` of the plugins;
-//! - a feature flag that the API does not enforce: `a_server_without_environments_…` and
-//!   `where_only_the_managed_…` of `switched`;
-//! - a list that does not warn of a disabled plugin: `a_provider_that_is_not_there_…` of the plugins;
-//! - a host key that has to be pasted by hand: `a_host_key_is_trusted_once_somebody_has_seen_its_fingerprint_…`.
 
 use serde_json::{Value, json};
 

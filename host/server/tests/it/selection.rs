@@ -8,9 +8,9 @@ use crate::server::{Answer, Server};
 use leasehold_parts::skipped;
 
 /// A server with the null provider, which exports nothing but the lease itself, and a company.
-struct House {
-    server: Server,
-    company: String,
+pub struct House {
+    pub server: Server,
+    pub company: String,
 }
 
 fn install(server: &Server, name: &str) -> bool {
@@ -33,7 +33,7 @@ fn install(server: &Server, name: &str) -> bool {
 }
 
 impl House {
-    fn new() -> Option<House> {
+    pub fn new() -> Option<House> {
         let server = Server::start();
         if !install(&server, "null") {
             return None;
@@ -42,15 +42,15 @@ impl House {
         Some(House { server, company })
     }
 
-    fn path(&self, what: &str) -> String {
+    pub fn path(&self, what: &str) -> String {
         format!("/api/companies/{}/{what}", self.company)
     }
 
-    fn post(&self, path: &str, body: &Value) -> Answer {
+    pub fn post(&self, path: &str, body: &Value) -> Answer {
         self.server.operator("POST", path, &body.to_string())
     }
 
-    fn environment(&self, name: &str, more: &Value) -> String {
+    pub fn environment(&self, name: &str, more: &Value) -> String {
         let mut body = json!({"name": name, "driver": "sandbox", "provider": "null"});
         for (field, value) in more.as_object().unwrap() {
             body[field] = value.clone();
@@ -60,7 +60,7 @@ impl House {
         made.json()["id"].as_str().unwrap().to_owned()
     }
 
-    fn select(&self, requirement: &Value) -> Value {
+    pub fn select(&self, requirement: &Value) -> Value {
         let answer = self.post(&self.path("environments/select"), requirement);
         assert_eq!(answer.status, 200, "{}", answer.body);
         answer.json()
@@ -83,13 +83,13 @@ impl House {
     }
 }
 
-fn names(selection: &Value, list: &str) -> Vec<String> {
+pub fn names(selection: &Value, list: &str) -> Vec<String> {
     let all = selection[list].as_array().unwrap().iter();
     all.map(|one| one["name"].as_str().unwrap().to_owned())
         .collect()
 }
 
-fn lack(selection: &Value, name: &str) -> Vec<(String, String)> {
+pub fn lack(selection: &Value, name: &str) -> Vec<(String, String)> {
     let all = selection["excluded"].as_array().unwrap();
     let one = all.iter().find(|one| one["name"] == name).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -102,7 +102,7 @@ fn lack(selection: &Value, name: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-fn pair(what: &str, by: &str) -> (String, String) {
+pub fn pair(what: &str, by: &str) -> (String, String) {
     (what.to_owned(), by.to_owned())
 }
 
