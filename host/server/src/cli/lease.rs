@@ -162,7 +162,8 @@ impl LeaseCommand {
                         body.insert(key.into(), value.into());
                     }
                 }
-                if company.is_named() {
+                // What is chosen among a company's environments has the company in its path.
+                if company.is_named() && !chosen {
                     body.insert("companyId".into(), company.id(client).await?.into());
                 }
                 let work = progress::name()?;
