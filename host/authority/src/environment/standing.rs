@@ -54,9 +54,10 @@ pub(super) fn may_become(before: &Environment, draft: &EnvironmentDraft) -> Resu
     Ok(())
 }
 
-/// Whether people may delete it; what stands in the way of a deletion otherwise is in the blast radius.
+/// Whether people may delete it; what stands in the way of a deletion otherwise is in the blast radius. What the server
+/// keeps may go while it is archived: its provider may never come back, and the settings may name it no more.
 pub(super) fn may_go(environment: &Environment) -> Result<()> {
-    if environment.managed {
+    if environment.managed && environment.status == EnvironmentStatus::Active {
         return Err(platform_managed(environment));
     }
     Ok(())
