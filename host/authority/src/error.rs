@@ -56,6 +56,8 @@ pub mod code {
     pub const IDEMPOTENCY_SPENT: &str = "idempotency_spent";
     /// The lease's state does not allow it; details have `status`.
     pub const LEASE_STATE: &str = "lease_state";
+    /// No new lease: the run that it would be for has ended.
+    pub const RUN_ENDED: &str = "run_ended";
     /// The lease has expired.
     pub const LEASE_EXPIRED: &str = "lease_expired";
     /// The execution has another outcome already; details have it.

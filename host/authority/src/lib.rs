@@ -57,7 +57,7 @@ pub use lease::{
     AcquireIntent, AskedBefore, Begun, CLAIM, CallerRefs, ClockGuard, Expiry, Handling,
     JournalEntry, KeptPlace, KeptSecret, LABEL_ACQUISITION, LABEL_HOST, LABEL_LEASE, LABEL_OWNER,
     LABEL_REQUEST, Lease, LeaseFilter, LeasePage, Leases, Made, PinnedVersion, ResourceClaim,
-    Standing, Transition, Trust, usable,
+    RunEnd, Standing, Transition, Trust, usable,
 };
 pub use open::{Authority, OpenError, Options};
 pub use plugin::{

@@ -14,7 +14,7 @@ use serde_json::json;
 
 pub use resolve::{Level, Resolution, Said, WhoseAssignment};
 pub use row::{Assignee, AssigneeKind, AssignmentCounts, Links};
-pub(crate) use row::{clear, counts, counts_of_others, sign_again};
+pub(crate) use row::{clear, counts, counts_of_others, load, sign_again, store};
 
 use crate::activity::Entry;
 use crate::actor::Actor;
@@ -170,6 +170,7 @@ impl Assignees {
                         name,
                         environment_id: environment,
                         links,
+                        ended_at: None,
                         created_at: tx.now(),
                         updated_at: tx.now(),
                     };

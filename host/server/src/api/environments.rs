@@ -312,6 +312,7 @@ async fn seen(app: &App, caller: &Caller, id: &str) -> Result<(Environment, View
 }
 
 fn filter(query: &EnvironmentQuery) -> Result<EnvironmentFilter, ApiError> {
+    super::ids::check_filter("provider", query.provider.as_deref())?;
     let status = query.status.as_deref().map(|text| {
         EnvironmentStatus::parse(text).ok_or_else(|| one_of("?status", text, STATUSES))
     });

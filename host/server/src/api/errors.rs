@@ -76,6 +76,7 @@ codes! {
     LeaseState "lease_state" 409 "The lease is not in a state that allows this; details.status is the state.",
     LeaseNotActive "lease_not_active" 409 "The lease is not active: nothing can start on it.",
     ReleaseUnconfirmed "release_unconfirmed" 409 "It is not certain yet that nothing is left; the release is tried again until it is.",
+    RunEnded "run_ended" 409 "The run has ended: nothing is leased for it any more.",
     LeaseExpired "lease_expired" 409 "The lease has expired: nothing can start on it any more.",
     LeaseChanged "lease_changed" 409 "The lease was taken over or changed in the meantime. Read it again.",
     ExecutionEnded "execution_ended" 409 "The execution has ended, or no stream of it can be reached.",

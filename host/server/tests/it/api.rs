@@ -81,6 +81,13 @@ fn what_is_not_there_is_a_404_and_what_is_wrong_is_told_by_its_field() {
         ),
         (
             "GET",
+            format!("/api/companies/{company}/environments?provider=No%20Key"),
+            "",
+            400,
+            "bad_request",
+        ),
+        (
+            "GET",
             format!("/api/companies/{company}/environments?statsu=active"),
             "",
             400,
@@ -287,6 +294,29 @@ fn a_list_goes_on_where_its_link_says_until_all_was_told_once() {
         100
     );
     server.end_by("TERM");
+}
+
+#[test]
+fn no_answer_is_kept_by_anybody_on_the_way_or_taken_for_another_type() {
+    let server = Server::start();
+    for path in [
+        "/healthz",
+        "/api/companies",
+        "/api/secrets/sec_x",
+        "/nowhere",
+    ] {
+        for answer in [
+            server.operator("GET", path, ""),
+            server.tcp("GET", path, &[], ""),
+        ] {
+            assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
+            assert_eq!(
+                answer.header("x-content-type-options"),
+                Some("nosniff"),
+                "{path}"
+            );
+        }
+    }
 }
 
 #[test]
