@@ -38,6 +38,7 @@ impl Reader {
         let wasm = component("ssh").expect("it was built");
         file(folder.join("target/components/ssh.wasm"), &wasm);
         file(folder.join("src/report.txt"), b"as it was\n");
+        file(folder.join("docs/page.md"), b"# A page\n");
         let key = machine.sshd.key().private.as_bytes();
         file(server.path().join(".ssh/id_ed25519"), key);
         Some(Reader {
