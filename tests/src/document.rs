@@ -1,4 +1,5 @@
-//! The shell that stands in the documentation, taken from it: blocks of `sh`, and the commands in them.
+//! The shell that stands in the documentation, taken from it: blocks of `sh`, the commands in them, and what the
+//! documentation shows of what they print.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -43,6 +44,59 @@ pub fn section<'a>(document: &'a str, heading: &str) -> &'a str {
 pub fn blocks(text: &str) -> Vec<&str> {
     let fenced = text.split("```sh\n").skip(1);
     fenced.filter_map(|rest| rest.split("```").next()).collect()
+}
+
+/// Every fenced block, in its order: what it is fenced as, and what stands in it.
+pub fn fenced(text: &str) -> Vec<(&str, &str)> {
+    // Outside, inside, outside, …
+    let parts = text.split("```").skip(1).step_by(2);
+    parts
+        .map(|part| part.split_once('\n').unwrap_or((part, "")))
+        .collect()
+}
+
+/// Whether a command printed what a document shows of it: `…` in a line stands for what is another each time, and alone in
+/// its line for any lines. How wide a column is does not matter.
+///
+/// # Errors
+/// Says both.
+pub fn shows(shown: &str, printed: &str) -> Result<(), String> {
+    let lines = |text: &str| -> Vec<String> {
+        let lines = text.trim_end().lines();
+        lines
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect()
+    };
+    if lines_fit(&lines(shown), &lines(printed)) {
+        return Ok(());
+    }
+    Err(format!(
+        "the document shows\n{shown}\nand it printed\n{printed}"
+    ))
+}
+
+fn lines_fit(shown: &[String], printed: &[String]) -> bool {
+    match (shown.split_first(), printed.split_first()) {
+        (None, None) => true,
+        (Some((first, rest)), _) if first == "…" => {
+            (0..=printed.len()).any(|more| lines_fit(rest, &printed[more..]))
+        }
+        (Some((first, rest)), Some((line, lines))) => {
+            line_fits(first, line) && lines_fit(rest, lines)
+        }
+        _ => false,
+    }
+}
+
+fn line_fits(shown: &str, line: &str) -> bool {
+    let Some((begin, rest)) = shown.split_once('…') else {
+        return shown == line;
+    };
+    let Some(left) = line.strip_prefix(begin) else {
+        return false;
+    };
+    let ends = left.char_indices().map(|(at, one)| at + one.len_utf8());
+    ends.into_iter().any(|end| line_fits(rest, &left[end..]))
 }
 
 /// The commands of a block, each as many lines as a shell needs to see its end.

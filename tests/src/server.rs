@@ -299,6 +299,12 @@ impl Server {
         self.begin();
     }
 
+    /// The same with other flags for `serve` from now on.
+    pub fn restart_with(&mut self, arguments: &[&str]) {
+        self.arguments = arguments.iter().map(|&one| one.to_owned()).collect();
+        self.restart();
+    }
+
     /// Runs a command of the client to its end.
     ///
     /// # Panics

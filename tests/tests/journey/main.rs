@@ -8,4 +8,7 @@
 
 mod documented;
 mod languages;
+mod page;
+mod pages;
+mod reader;
 mod walk;

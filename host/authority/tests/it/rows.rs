@@ -378,6 +378,31 @@ async fn the_managed_environment_is_archived_and_returns_as_the_same() {
 }
 
 #[tokio::test]
+async fn the_managed_environment_can_be_deleted_only_while_it_is_archived_and_is_made_anew() {
+    let (p, _, _) = two().await;
+    let environments = p.environments();
+    let wanted = || managed("sandbox", "null", json!({}));
+    let first = environments
+        .keep_managed(&operator(), wanted())
+        .await
+        .unwrap();
+    let deleted = environments.delete(&operator(), &first.id).await;
+    assert_eq!(code_of(deleted), "environment_platform_managed");
+    environments
+        .archive_managed(&operator(), "its provider is gone")
+        .await
+        .unwrap();
+    environments.delete(&operator(), &first.id).await.unwrap();
+    assert!(environments.managed().await.unwrap().is_none());
+    let again = environments
+        .keep_managed(&operator(), wanted())
+        .await
+        .unwrap();
+    assert_ne!(again.id, first.id);
+    assert!(again.managed && again.status == EnvironmentStatus::Active);
+}
+
+#[tokio::test]
 async fn where_only_the_managed_environment_is_shown_no_other_is_there() {
     let (p, f, _) = two().await;
     let environments = p.environments();

@@ -152,20 +152,22 @@ struct VerifyArgs {
     /// Check the database of a server that does not run, on this machine
     #[arg(long, conflicts_with = "export")]
     offline: bool,
-    /// Settings file, as `serve` takes it
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "LEASEHOLD_CONFIG",
-        requires = "offline"
-    )]
+    /// Settings file, as `serve` takes it; else LEASEHOLD_CONFIG is
+    #[arg(long, value_name = "FILE", requires = "offline")]
     config: Option<PathBuf>,
-    /// Directory of the database, as `serve` takes it
+    /// Directory of the database, as `serve` takes it; else LEASEHOLD_DATA_DIR is
     #[arg(long, value_name = "DIR", requires = "offline")]
     data_dir: Option<PathBuf>,
-    /// Master key file, as `serve` takes it
+    /// Master key file, as `serve` takes it; else LEASEHOLD_MASTER_KEY is
     #[arg(long, value_name = "FILE", requires = "offline")]
     master_key: Option<PathBuf>,
+}
+
+/// A flag of `serve` as this command was given it, or its variable. It is not read by the flag itself: a variable that is set
+/// for the server would then require `--offline` of every check.
+fn given(flag: Option<PathBuf>, variable: &str) -> Option<PathBuf> {
+    let variable = || std::env::var_os(variable).filter(|value| !value.is_empty());
+    flag.or_else(|| variable().map(PathBuf::from))
 }
 
 impl ActivityArgs {
@@ -257,9 +259,9 @@ impl VerifyArgs {
         };
         if self.offline {
             let args = ServeArgs {
-                config: self.config,
-                data_dir: self.data_dir,
-                master_key: self.master_key,
+                config: given(self.config, "LEASEHOLD_CONFIG"),
+                data_dir: given(self.data_dir, "LEASEHOLD_DATA_DIR"),
+                master_key: given(self.master_key, "LEASEHOLD_MASTER_KEY"),
                 ..ServeArgs::default()
             };
             let settings = Settings::resolve(args, &Places::of_this_user())

@@ -498,6 +498,14 @@ fn a_kept_head_and_an_export_prove_later_what_was_there() {
     server.company("d");
     let kept = ["activity", "verify", "--head", &head];
     done(&kept);
+    // A variable for `serve` is no reason to look at the files.
+    std::fs::write(file("settings.toml"), "").unwrap();
+    let mut with_settings = server.home.leasehold();
+    let told = with_settings
+        .env("LEASEHOLD_CONFIG", file("settings.toml"))
+        .args(kept)
+        .output();
+    assert!(told.as_ref().unwrap().status.success(), "{told:?}");
     let of_export = ["activity", "verify", "--head", &head, "--export", &export];
     let told = done(&of_export);
     assert!(told.contains("main"), "{told}");
@@ -539,6 +547,17 @@ fn a_kept_head_and_an_export_prove_later_what_was_there() {
     assert!(well, "{complaint}");
     let rows = lines.lines().count() + 1;
     assert!(out.contains(&format!("ROWS      {rows}\n")), "{out}");
+    // The same where nothing but the server's own variables say where its files are.
+    let mut elsewhere = server.home.leasehold();
+    let (data, key) = (file("data/leasehold"), file("config/leasehold/master.key"));
+    elsewhere
+        .env_remove("XDG_CONFIG_HOME")
+        .env_remove("XDG_DATA_HOME")
+        .env("LEASEHOLD_CONFIG", file("settings.toml"))
+        .env("LEASEHOLD_DATA_DIR", data)
+        .env("LEASEHOLD_MASTER_KEY", key);
+    let told = elsewhere.args(offline).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&told.stdout), out, "{told:?}");
     // An old copy is put back, and the next start lets it grow again.
     std::fs::copy(&backup, &database).unwrap();
     refused(&server, &offline, "kept head is missing");

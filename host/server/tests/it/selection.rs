@@ -632,8 +632,11 @@ fn the_command_selects_leases_and_assigns_as_the_documentation_says() {
         (0, &json!(west)),
         "{told}"
     );
-    let (code, told, _) = run(&["lease", "acquire", "--require", "lifecycle"]);
-    assert!(code == 0 && told.contains("lease_"), "{told}");
+    for by in [&[][..], &["--company", "acme"]] {
+        let args = [&["lease", "acquire", "--require", "lifecycle"], by].concat();
+        let (code, told, wrong) = run(&args);
+        assert!(code == 0 && told.contains("lease_"), "{told}{wrong}");
+    }
     for args in [
         &["project", "create", "--id", "website"][..],
         &["issue", "create", "--id", "issue-7", "--project", "website"],
@@ -660,6 +663,8 @@ fn the_command_selects_leases_and_assigns_as_the_documentation_says() {
         "--assigned",
         "--run",
         "run-17",
+        "--company",
+        "acme",
     ]);
     let leased: Value = serde_json::from_str(&told).unwrap();
     assert_eq!((code, &leased["level"]), (0, &json!("project")), "{told}");
