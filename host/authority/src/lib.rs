@@ -45,6 +45,7 @@ pub use environment::{
     ActiveRuntimeUse, BlastRadius, Defaults, Environment, EnvironmentDraft, EnvironmentDriver,
     EnvironmentFilter, EnvironmentPatch, EnvironmentSecrets, EnvironmentStatus, Environments,
     HOLDERS, LOCAL, LeaseHolder, Managed, OthersUse, SecretRef, SecretUse, StaticReferences,
+    UnusedSecret,
 };
 pub use error::{Error, Result, code};
 pub use execution::{Execution, ExecutionStatus, Executions, NewExecution, Outcome, Settled};
