@@ -44,6 +44,7 @@ impl From<Company> for CompanyView {
 /// A company's name.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schema(example = json!({ "name": "subsidiary" }))]
 pub struct CompanyName {
     /// 1 to 100 characters, unique on this server.
     name: String,

@@ -199,6 +199,7 @@ pub struct AcquireBody {
 /// What is asked for when renewing.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schema(example = json!({ "ttlSeconds": 3600 }))]
 pub struct RenewBody {
     /// From now.
     ttl_seconds: u32,
