@@ -46,7 +46,7 @@ pub use environment::{
     ActiveRuntimeUse, BlastRadius, Defaults, Environment, EnvironmentDraft, EnvironmentDriver,
     EnvironmentFilter, EnvironmentPatch, EnvironmentSecrets, EnvironmentStatus, Environments,
     Expected, HOLDERS, LOCAL, LeaseHolder, Managed, OthersUse, SecretRef, SecretUse,
-    StaticReferences,
+    StaticReferences, UnusedSecret,
 };
 pub use error::{Error, Result, code};
 pub use execution::{Execution, ExecutionStatus, Executions, NewExecution, Outcome, Settled};

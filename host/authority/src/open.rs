@@ -340,6 +340,7 @@ impl Authority {
             store: Arc::clone(&self.shared.store),
             keys: Arc::clone(&self.shared.keys),
             memory: Arc::clone(&self.shared.environments),
+            named: Arc::clone(&self.shared.named),
         }
     }
 

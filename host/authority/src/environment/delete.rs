@@ -14,7 +14,9 @@ use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::assignment;
 use crate::error::{Error, Result, code};
+use crate::keys::Keys;
 use crate::policy::Operation;
+use crate::secret::{self, NamedUses};
 use crate::store::Row;
 
 /// What a deletion would touch.
@@ -40,6 +42,18 @@ pub struct BlastRadius {
     pub reusable_sandbox_lease_holders: Vec<LeaseHolder>,
     /// Leases that have ended; they stay as records.
     pub ended_lease_count: i64,
+    /// Secrets that stay, and that nothing uses once it is gone; by name.
+    pub secrets_used_by_nothing_else: Vec<UnusedSecret>,
+}
+
+/// A secret that nothing else uses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnusedSecret {
+    /// Which secret.
+    pub secret_id: String,
+    /// Its name.
+    pub name: String,
 }
 
 /// What points at an environment without using it.
@@ -50,6 +64,8 @@ pub struct StaticReferences {
     pub is_managed_local: bool,
     /// Whether it is what the instance leases where nothing says otherwise.
     pub is_instance_default: bool,
+    /// Companies whose default it is; they have none then.
+    pub company_default_count: i64,
     /// Agents that it is assigned to; they stay without it.
     pub agent_default_count: i64,
     /// Projects that it is assigned to.
@@ -100,10 +116,17 @@ impl BlastRadius {
 
 const REUSABLE: &str = "reusable_sandbox_lease";
 
-async fn radius(db: &mut SqliteConnection, environment: &Environment) -> Result<BlastRadius> {
+async fn radius(
+    db: &mut SqliteConnection,
+    keys: &Keys,
+    named: &NamedUses,
+    environment: &Environment,
+) -> Result<BlastRadius> {
     let id = &environment.id;
-    let (defaults, active, pending, reusable, ended, bindings): (i64, i64, i64, i64, i64, i64) = sqlx::query_as(
+    type Counts = (i64, i64, i64, i64, i64, i64, i64);
+    let (defaults, of_companies, active, pending, reusable, ended, bindings): Counts = sqlx::query_as(
         "SELECT (SELECT COUNT(*) FROM default_environments WHERE environment_id = $1 AND company_id = ''),
+                (SELECT COUNT(*) FROM default_environments WHERE environment_id = $1 AND company_id <> ''),
                 (SELECT COUNT(*) FROM leases WHERE environment_id = $1
                      AND status IN ('acquiring', 'active', 'releasing')),
                 (SELECT COUNT(*) FROM leases WHERE environment_id = $1 AND status = 'pending_cleanup'),
@@ -133,6 +156,7 @@ async fn radius(db: &mut SqliteConnection, environment: &Environment) -> Result<
         })
     };
     let assigned = assignment::counts(&mut *db, id).await?;
+    let unused = secret::of_nothing_else(&mut *db, keys, named, id).await?;
     let local = environment.driver == EnvironmentDriver::Local;
     let reasons: Vec<&'static str> = [
         ("managed_local", i64::from(local)),
@@ -155,6 +179,7 @@ async fn radius(db: &mut SqliteConnection, environment: &Environment) -> Result<
         static_references: StaticReferences {
             is_managed_local: local,
             is_instance_default: defaults > 0,
+            company_default_count: of_companies,
             agent_default_count: assigned.agents,
             project_selection_count: assigned.projects,
             execution_workspace_selection_count: assigned.workspaces,
@@ -169,6 +194,13 @@ async fn radius(db: &mut SqliteConnection, environment: &Environment) -> Result<
         reusable_sandbox_lease_count: reusable,
         reusable_sandbox_lease_holders: rows.iter().map(holder).collect::<Result<_>>()?,
         ended_lease_count: ended,
+        secrets_used_by_nothing_else: unused
+            .into_iter()
+            .map(|secret| UnusedSecret {
+                secret_id: secret.id,
+                name: secret.name,
+            })
+            .collect(),
     })
 }
 
@@ -208,21 +240,45 @@ impl Environments {
         let mut db = self.store.read().acquire().await?;
         let environment = load(&mut *db, &self.keys, id).await?;
         let environment = self.memory.shown(environment)?;
-        radius(&mut db, &environment).await
+        radius(&mut db, &self.keys, &self.named, &environment).await
     }
 
     /// Deletes an environment, the bindings of its secrets and what assigns it; answers what it was. Refused while a lease
     /// of it has not ended: details are the [`BlastRadius`].
     pub async fn delete(&self, actor: &Actor, id: &str) -> Result<Environment> {
+        self.remove(actor, id, None).await
+    }
+
+    /// The same, if it is still as it was read. [`Error::Stale`]: it was changed meanwhile.
+    pub async fn delete_as_read(&self, actor: &Actor, read: &Environment) -> Result<Environment> {
+        let revisions = (read.revision, read.target_revision);
+        self.remove(actor, &read.id, Some(revisions)).await
+    }
+
+    async fn remove(
+        &self,
+        actor: &Actor,
+        id: &str,
+        expected: Option<(i64, i64)>,
+    ) -> Result<Environment> {
         actor.may(Operation::DeleteEnvironment)?;
         let (actor, id) = (actor.clone(), id.to_owned());
         let memory = Arc::clone(&self.memory);
+        let named = Arc::clone(&self.named);
         self.store
             .write(move |tx| {
                 Box::pin(async move {
                     let environment = memory.shown(load(&mut tx.db, &tx.keys, &id).await?)?;
+                    let now = (environment.revision, environment.target_revision);
+                    if expected.is_some_and(|expected| expected != now) {
+                        return Err(Error::stale(
+                            "environment",
+                            format!("environment {id} was changed meanwhile: read it again"),
+                        ));
+                    }
                     standing::may_go(&environment)?;
-                    let radius = radius(&mut tx.db, &environment).await?;
+                    let keys = Arc::clone(&tx.keys);
+                    let radius = radius(&mut tx.db, &keys, &named, &environment).await?;
                     if !radius.can_delete {
                         return Err(Error::conflict_with(
                             code::ENVIRONMENT_NOT_DELETABLE,

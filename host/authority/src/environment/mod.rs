@@ -20,7 +20,9 @@ use serde_json::json;
 
 pub use default::Defaults;
 pub(crate) use default::read as read_defaults;
-pub use delete::{ActiveRuntimeUse, BlastRadius, HOLDERS, LeaseHolder, StaticReferences};
+pub use delete::{
+    ActiveRuntimeUse, BlastRadius, HOLDERS, LeaseHolder, StaticReferences, UnusedSecret,
+};
 pub use draft::{
     EnvironmentDraft, EnvironmentDriver, EnvironmentPatch, EnvironmentSecrets, EnvironmentStatus,
     SecretUse,
@@ -38,7 +40,7 @@ use crate::actor::Actor;
 use crate::error::{Error, Result, code};
 use crate::keys::Keys;
 use crate::policy::Operation;
-use crate::secret::{self, PastedSecret, Selector};
+use crate::secret::{self, NamedUses, PastedSecret, Selector, VersionStatus};
 use crate::store::{Store, Tx, is_unique_violation};
 use crate::{company, id, idempotency, plugin};
 
@@ -48,6 +50,8 @@ use crate::{company, id, idempotency, plugin};
 pub struct SecretRef {
     /// Which secret.
     pub secret_id: String,
+    /// Whose it is; none for one of the instance.
+    pub company_id: Option<String>,
     /// Its name.
     pub name: String,
     /// A pointer into the configuration, or `env:NAME`.
@@ -56,6 +60,8 @@ pub struct SecretRef {
     pub selector: Selector,
     /// Which version that is now.
     pub version: i64,
+    /// Whether that version may be used.
+    pub status: VersionStatus,
 }
 
 /// The environments.
@@ -64,6 +70,7 @@ pub struct Environments {
     pub(crate) store: Arc<Store>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) memory: Arc<EnvironmentMemory>,
+    pub(crate) named: Arc<NamedUses>,
 }
 
 /// Fails unless a plugin of this key is installed and leases this driver.
@@ -344,27 +351,31 @@ impl Environments {
     /// The secrets that an environment refers to.
     pub async fn secret_refs(&self, id: &str) -> Result<Vec<SecretRef>> {
         self.get(id).await?;
-        let rows: Vec<(String, String, String, String, i64)> = sqlx::query_as(
-            "SELECT b.secret_id, s.name, b.pointer, b.selector, b.version
-             FROM secret_bindings b JOIN secrets s ON s.id = b.secret_id
-             WHERE b.environment_id = $1 ORDER BY b.pointer",
+        let mut db = self.store.read().acquire().await?;
+        let rows: Vec<(String, String, String, i64)> = sqlx::query_as(
+            "SELECT secret_id, pointer, selector, version FROM secret_bindings
+             WHERE environment_id = $1 ORDER BY pointer",
         )
         .bind(id)
-        .fetch_all(self.store.read())
+        .fetch_all(&mut *db)
         .await?;
-        rows.into_iter()
-            .map(|(secret_id, name, pointer, selector, version)| {
-                Ok(SecretRef {
-                    secret_id,
-                    name,
-                    selector: Selector::parse(&selector).ok_or_else(|| {
-                        Error::corrupt(format!("the binding at {pointer} of environment {id}"))
-                    })?,
-                    pointer,
-                    version,
-                })
-            })
-            .collect()
+        let mut refs = Vec::with_capacity(rows.len());
+        for (secret_id, pointer, selector, version) in rows {
+            let (secret, status) =
+                secret::with_status(&mut db, &self.keys, &secret_id, version).await?;
+            refs.push(SecretRef {
+                secret_id,
+                company_id: secret.company_id,
+                name: secret.name,
+                selector: Selector::parse(&selector).ok_or_else(|| {
+                    Error::corrupt(format!("the binding at {pointer} of environment {id}"))
+                })?,
+                pointer,
+                version,
+                status,
+            });
+        }
+        Ok(refs)
     }
 }
 

@@ -33,7 +33,9 @@ pub(crate) use reference::{Reference, find as find_references, read as read_refe
 pub use reference::{Selector, env_pointer};
 pub use resolve::{Pin, Resolved};
 pub(crate) use rewrap::re_wrap;
+pub(crate) use row::with_status;
 pub use row::{Secret, SecretPurpose, UnknownPurpose, VersionStatus};
+pub(crate) use usage::of_nothing_else;
 pub use usage::{EnvironmentUse, LeaseUse, SecretUses};
 pub use version::SecretVersion;
 

@@ -305,6 +305,20 @@ pub(super) async fn load_version<'e>(
         .transpose()
 }
 
+/// A secret, and whether this version of it may be used.
+pub(crate) async fn with_status(
+    db: &mut SqliteConnection,
+    keys: &Keys,
+    id: &str,
+    number: i64,
+) -> Result<(Secret, VersionStatus)> {
+    let secret = load(&mut *db, keys, id).await?;
+    let version = load_version(&mut *db, keys, id, number)
+        .await?
+        .ok_or_else(|| Error::corrupt(format!("version {number} of secret {id}")))?;
+    Ok((secret, version.status))
+}
+
 /// Every version, the newest first.
 pub(super) async fn list_versions<'e>(
     db: impl sqlx::Executor<'e, Database = Db>,

@@ -10,11 +10,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sqlx::SqliteConnection;
 
-use super::{Secrets, Selector, row};
+use super::{NamedUses, Secret, Secrets, Selector, row};
 use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::environment;
 use crate::error::{Error, Result, code};
+use crate::keys::Keys;
 use crate::policy::Operation;
 use crate::store::Db;
 
@@ -182,6 +183,36 @@ pub(super) async fn of(
         leases,
         settings: Vec::new(),
     })
+}
+
+/// The secrets that this environment uses, its leases may, and nothing else does: no other environment, no unreleased lease
+/// of one, no setting. By name.
+pub(crate) async fn of_nothing_else(
+    db: &mut SqliteConnection,
+    keys: &Keys,
+    named: &NamedUses,
+    environment: &str,
+) -> Result<Vec<Secret>> {
+    let ids: Vec<(String,)> = sqlx::query_as(
+        "SELECT DISTINCT s.id FROM secrets s JOIN secret_bindings b ON b.secret_id = s.id
+         WHERE b.environment_id = $1
+           AND NOT EXISTS (SELECT 1 FROM secret_bindings o
+                           WHERE o.secret_id = s.id AND o.environment_id <> $1)
+           AND NOT EXISTS (SELECT 1 FROM lease_secrets p JOIN leases l ON l.id = p.lease_id
+                           WHERE p.secret_id = s.id AND l.environment_id <> $1)",
+    )
+    .bind(environment)
+    .fetch_all(&mut *db)
+    .await?;
+    let mut secrets = Vec::with_capacity(ids.len());
+    for (id,) in ids {
+        let secret = row::load(&mut *db, keys, &id).await?;
+        if named.of(&secret).is_empty() {
+            secrets.push(secret);
+        }
+    }
+    secrets.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
+    Ok(secrets)
 }
 
 /// How many environments and unreleased leases use a secret, or one version of it.

@@ -201,6 +201,94 @@ async fn a_list_shows_every_change_at_once_and_filters() {
 }
 
 #[tokio::test]
+async fn what_was_changed_since_it_was_read_is_not_deleted() {
+    let p = Place::new().await;
+    let f = p.furnished().await;
+    let environments = p.environments();
+    let id = &f.environment.id;
+    let archived = environments.archive(&operator(), id).await.unwrap();
+    let stale = environments
+        .delete_as_read(&operator(), &f.environment)
+        .await;
+    assert!(matches!(stale, Err(Error::Stale { .. })), "{stale:?}");
+    // Neither is what another value of its secret made of it.
+    p.secrets()
+        .put_version(&operator(), &f.secret, bytes("value two"))
+        .await
+        .unwrap();
+    let stale = environments.delete_as_read(&operator(), &archived).await;
+    assert!(matches!(stale, Err(Error::Stale { .. })), "{stale:?}");
+    let now = environments.get(id).await.unwrap();
+    assert_eq!(now.revision, archived.revision);
+    environments
+        .delete_as_read(&operator(), &now)
+        .await
+        .unwrap();
+    assert!(matches!(
+        environments.get(id).await,
+        Err(Error::NotFound { .. })
+    ));
+}
+
+#[tokio::test]
+async fn a_deletion_tells_which_secrets_nothing_else_uses_and_for_whom_it_was_the_default() {
+    let p = Place::new().await;
+    let f = p.furnished().await;
+    let id = &f.environment.id;
+    let unused = || async {
+        let radius = p.environments().blast_radius(id).await.unwrap();
+        let names = radius.secrets_used_by_nothing_else.into_iter();
+        names.map(|secret| secret.name).collect::<Vec<_>>()
+    };
+    assert_eq!(unused().await, ["key"]);
+    // A lease of the same environment is no other use; another environment is.
+    p.leases().begin(&operator(), f.intent()).await.unwrap();
+    assert_eq!(unused().await, ["key"]);
+    let other = p
+        .environments()
+        .create(
+            &operator(),
+            &f.company,
+            draft("other", &f.secret),
+            vec![key_use("10.0.0.6")],
+        )
+        .await
+        .unwrap();
+    assert_eq!(unused().await, [""; 0]);
+    p.environments()
+        .delete(&operator(), &other.id)
+        .await
+        .unwrap();
+    assert_eq!(unused().await, ["key"]);
+    // One of the instance that the settings name stays in use by them.
+    let everybodys = p
+        .secrets()
+        .create(&operator(), new_secret(None, "registry", "x"))
+        .await
+        .unwrap();
+    let mut draft = draft("build box", &f.secret);
+    draft.env_vars.insert("R".into(), reference(&everybodys.id));
+    p.environments()
+        .update(&operator(), id, 1, draft, vec![key_use("10.0.0.5")])
+        .await
+        .unwrap();
+    assert_eq!(unused().await, ["key", "registry"]);
+    let named = [("registry".to_owned(), vec!["plugins.sources".to_owned()])];
+    p.secrets().set_named_uses(named.into());
+    assert_eq!(unused().await, ["key"]);
+    let defaults = || async {
+        let radius = p.environments().blast_radius(id).await.unwrap();
+        radius.static_references.company_default_count
+    };
+    assert_eq!(defaults().await, 0);
+    p.environments()
+        .set_default(&operator(), Some(&f.company), Some(id))
+        .await
+        .unwrap();
+    assert_eq!(defaults().await, 1);
+}
+
+#[tokio::test]
 async fn an_environment_with_live_leases_is_not_deleted_and_its_records_outlive_it() {
     let p = Place::new().await;
     let f = p.furnished().await;

@@ -94,6 +94,7 @@ pub struct AssigneeQuery {
 /// A new row.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schema(example = json!({ "name": "website" }))]
 pub struct AssigneeBody {
     /// Yours, 1 to 200 bytes, unique among those of its kind; without, one is made.
     id: Option<String>,

@@ -21,6 +21,7 @@ use crate::service::{AcquireRequest, Chosen, NotLeased, Tried};
 /// What is asked for when leasing what is not named.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schema(example = json!({ "requirement": { "preferred": ["execution"] }, "ttlSeconds": 3600 }))]
 pub struct AcquireChosenBody {
     /// What is needed of the environment; without, the one that is assigned is leased.
     requirement: Option<RequirementBody>,

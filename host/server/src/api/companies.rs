@@ -3,8 +3,9 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use leasehold_authority::Company;
+use leasehold_authority::{Company, Entry};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -43,10 +44,14 @@ impl From<Company> for CompanyView {
 /// A company's name.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schema(example = json!({ "name": "subsidiary" }))]
 pub struct CompanyName {
     /// 1 to 100 characters, unique on this server.
     name: String,
 }
+
+/// Of what is exported.
+const FORMAT: u32 = 1;
 
 /// A company for another server. No environment, no secret and nothing that was measured of a machine is ever in it: those
 /// are true where they were made alone.
@@ -145,9 +150,18 @@ async fn export(
     Id(id): Id,
 ) -> Result<axum::Json<ExportView>, ApiError> {
     caller.sees_company(&id)?;
-    let row = app.service()?.authority().companies().get(&id).await?;
+    let authority = app.service()?.authority();
+    let row = authority.companies().get(&id).await?;
+    let exported = Entry::new(
+        "company.exported",
+        Some(&id),
+        "company",
+        &id,
+        json!({ "format": FORMAT }),
+    );
+    authority.activity().record(&caller, exported).await?;
     Ok(axum::Json(ExportView {
-        format: 1,
+        format: FORMAT,
         company: row.into(),
     }))
 }

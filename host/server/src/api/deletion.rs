@@ -1,7 +1,10 @@
 //! Deleting an environment, and what stands in the way.
 
 use axum::extract::State;
-use leasehold_authority::{ActiveRuntimeUse, BlastRadius, LeaseHolder, StaticReferences};
+use axum::http::HeaderMap;
+use leasehold_authority::{
+    ActiveRuntimeUse, BlastRadius, LeaseHolder, StaticReferences, UnusedSecret,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -10,6 +13,7 @@ use utoipa_axum::routes;
 use super::body::{Id, Query};
 use super::environments::EnvironmentView;
 use super::errors::ApiError;
+use super::if_match::{self, precondition};
 use crate::access::Caller;
 use crate::app::App;
 
@@ -33,6 +37,26 @@ pub struct BlastRadiusView {
     reusable_sandbox_lease_holders: Vec<LeaseHolderView>,
     /// Leases that are over; their records stay.
     ended_lease_count: i64,
+    /// Secrets that stay, and that nothing uses once it is gone; by name.
+    secrets_used_by_nothing_else: Vec<UnusedSecretView>,
+}
+
+/// A secret that nothing else uses.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = UnusedSecret)]
+pub struct UnusedSecretView {
+    secret_id: String,
+    name: String,
+}
+
+impl From<UnusedSecret> for UnusedSecretView {
+    fn from(secret: UnusedSecret) -> UnusedSecretView {
+        UnusedSecretView {
+            secret_id: secret.secret_id,
+            name: secret.name,
+        }
+    }
 }
 
 /// What points at an environment without using it.
@@ -44,6 +68,8 @@ pub struct StaticReferencesView {
     is_managed_local: bool,
     /// Whether it is what the instance leases where nothing says otherwise: it stays until another is.
     is_instance_default: bool,
+    /// Companies whose default it is; they have none then.
+    company_default_count: i64,
     /// Agents that it is assigned to; they stay, without it.
     agent_default_count: i64,
     /// Projects that it is assigned to.
@@ -87,6 +113,7 @@ impl From<BlastRadius> for BlastRadiusView {
         let StaticReferences {
             is_managed_local,
             is_instance_default,
+            company_default_count,
             agent_default_count,
             project_selection_count,
             execution_workspace_selection_count,
@@ -98,6 +125,7 @@ impl From<BlastRadius> for BlastRadiusView {
             has_active_runtime_use,
         } = radius.active_runtime_use;
         let holders = radius.reusable_sandbox_lease_holders.into_iter();
+        let unused = radius.secrets_used_by_nothing_else.into_iter();
         BlastRadiusView {
             environment_id: radius.environment_id,
             can_delete: radius.can_delete,
@@ -105,6 +133,7 @@ impl From<BlastRadius> for BlastRadiusView {
             static_references: StaticReferencesView {
                 is_managed_local,
                 is_instance_default,
+                company_default_count,
                 agent_default_count,
                 project_selection_count,
                 execution_workspace_selection_count,
@@ -119,6 +148,7 @@ impl From<BlastRadius> for BlastRadiusView {
             reusable_sandbox_lease_count: radius.reusable_sandbox_lease_count,
             reusable_sandbox_lease_holders: holders.map(Into::into).collect(),
             ended_lease_count: radius.ended_lease_count,
+            secrets_used_by_nothing_else: unused.map(Into::into).collect(),
         }
     }
 }
@@ -164,20 +194,23 @@ pub fn router() -> OpenApiRouter<App> {
 
 /// Delete an environment
 ///
-/// Refused while leases hold it; the blast radius says which.
+/// Refused while leases hold it; the blast radius says which. With `If-Match` what was read is deleted or nothing is (412).
 #[utoipa::path(delete, path = "/api/environments/{environmentId}", operation_id = "deleteEnvironment", tag = "environments",
-    params(("environmentId" = String, Path, description = "The environment's id"), DeletionQuery),
+    params(("environmentId" = String, Path, description = "The environment's id"), DeletionQuery,
+        ("If-Match" = Option<String>, Header, description = if_match::DESCRIPTION)),
     responses((status = 200, description = "The environment that is gone", body = DeletedView)))]
 async fn delete(
     State(app): State<App>,
     caller: Caller,
     Id(id): Id,
     Query(query): Query<DeletionQuery>,
+    headers: HeaderMap,
 ) -> Result<axum::response::Response, ApiError> {
     let service = app.service()?;
+    let expected = precondition(&headers)?;
     let end_reusable = query.destroy_reusable_sandbox_leases.unwrap_or(false);
     let (row, ended) = service
-        .delete_environment(&caller, &id, end_reusable)
+        .delete_environment(&caller, &id, end_reusable, &expected)
         .await?;
     let view = DeletedView {
         environment: EnvironmentView::of(&row, true, service),

@@ -14,12 +14,13 @@ use utoipa_axum::routes;
 
 use super::body::{Id, Json, Query};
 use super::capabilities::WithheldView;
-use super::errors::{ApiError, ErrorCode};
+use super::errors::ApiError;
+use super::if_match::{self, precondition};
 use super::pages::{self, PageQuery, Place};
 use super::time::Time;
 use crate::access::Caller;
 use crate::app::App;
-use crate::service::{Precondition, Service, entity_tag};
+use crate::service::{Service, entity_tag};
 
 /// An environment. Who does not manage the server sees `config` and `envVars` empty and no metadata.
 #[derive(Debug, Serialize, ToSchema)]
@@ -283,6 +284,8 @@ pub struct EnvironmentQuery {
 #[schema(as = SecretRef)]
 pub struct SecretRefView {
     secret_id: String,
+    /// Whose it is; none for one of the instance.
+    company_id: Option<String>,
     /// The secret's name.
     name: String,
     /// RFC 6901 pointer into the configuration, or `env:NAME`.
@@ -291,6 +294,8 @@ pub struct SecretRefView {
     selector: String,
     /// The version that is used now.
     version: i64,
+    /// Of that version: `enabled`, `disabled` or `destroyed`
+    status: &'static str,
 }
 
 /// The places of an environment where secrets are used.
@@ -304,6 +309,7 @@ impl From<SecretRef> for SecretRefView {
     fn from(row: SecretRef) -> SecretRefView {
         SecretRefView {
             secret_id: row.secret_id,
+            company_id: row.company_id,
             name: row.name,
             config_path: row.pointer,
             selector: match row.selector {
@@ -311,6 +317,7 @@ impl From<SecretRef> for SecretRefView {
                 Selector::Version(number) => number.to_string(),
             },
             version: row.version,
+            status: row.status.as_str(),
         }
     }
 }
@@ -427,24 +434,6 @@ fn tag(row: &Environment) -> [(axum::http::HeaderName, String); 1] {
     [(header::ETAG, entity_tag(row))]
 }
 
-/// What `If-Match` asks for.
-fn precondition(headers: &HeaderMap) -> Result<Precondition, ApiError> {
-    let lines: Result<Vec<&str>, _> = headers
-        .get_all(header::IF_MATCH)
-        .iter()
-        .map(|line| line.to_str())
-        .collect();
-    let read = lines
-        .map_err(|_| "is not text")
-        .and_then(|lines| Precondition::parse(&lines));
-    read.map_err(|why| {
-        ApiError::new(
-            ErrorCode::BadRequest,
-            format!("the If-Match header {why}; send the ETag of the environment as it was read"),
-        )
-    })
-}
-
 /// Get an environment
 #[utoipa::path(get, path = "/api/environments/{environmentId}", operation_id = "getEnvironment", tag = "environments",
     params(("environmentId" = String, Path, description = "The environment's id")),
@@ -470,7 +459,7 @@ async fn get(
 /// is there; with it, it is made of what was read or not at all (412).
 #[utoipa::path(patch, path = "/api/environments/{environmentId}", operation_id = "updateEnvironment", tag = "environments",
     params(("environmentId" = String, Path, description = "The environment's id"),
-        ("If-Match" = Option<String>, Header, description = "The `ETag` of the environment as it was read; or its `revision` in quotes; or `*`")),
+        ("If-Match" = Option<String>, Header, description = if_match::DESCRIPTION)),
     request_body = EnvironmentPatchBody,
     responses((status = 200, description = "The environment", body = EnvironmentView,
         headers(("ETag" = String, description = "Changes with every change of the environment")))))]

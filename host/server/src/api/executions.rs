@@ -183,6 +183,7 @@ fn text_or_base64(bytes: Vec<u8>) -> (Option<String>, Option<String>) {
 /// A signal.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schema(example = json!({ "signal": "TERM" }))]
 pub struct SignalBody {
     /// A POSIX name without SIG, such as `TERM`.
     signal: String,

@@ -175,6 +175,7 @@ pub struct LeaseQuery {
 /// What is asked for when leasing.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schema(example = json!({ "ttlSeconds": 3600 }))]
 pub struct AcquireBody {
     /// For which company, where all share the environment: an agent's own. Left out where it can be only one.
     company_id: Option<String>,
@@ -198,6 +199,7 @@ pub struct AcquireBody {
 /// What is asked for when renewing.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schema(example = json!({ "ttlSeconds": 3600 }))]
 pub struct RenewBody {
     /// From now.
     ttl_seconds: u32,

@@ -19,6 +19,7 @@ pub mod executions;
 pub mod files;
 pub mod health;
 pub mod ids;
+pub mod if_match;
 pub mod instance;
 pub mod leases;
 pub mod names;
@@ -66,6 +67,7 @@ pub fn router(app: App) -> Router {
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(middleware::from_fn_with_state(app.clone(), once::pass))
+        .layer(middleware::from_fn(if_match::pass))
         .layer(middleware::from_fn_with_state(app.clone(), gate::pass))
         .with_state(app)
 }

@@ -1,8 +1,8 @@
 //! `Idempotency-Key`: what creates something is done once for one key, and answered the same again.
 //!
 //! As draft-ietf-httpapi-idempotency-key-header has it, for the operations of [`ONCE`]; a lease's key stands in its own
-//! record, and its handler reads the header by itself. Everything else that is POSTed may be repeated as it is, or must not
-//! be: there the header is refused, so that nobody relies on it. Invariant: no secret of a request or an answer is kept.
+//! record, and its handler reads the header by itself. Everything else that changes something may be repeated as it is, or
+//! must not be: there the header is refused, so that nobody relies on it. Invariant: no secret of a request or an answer is kept.
 
 use std::panic::AssertUnwindSafe;
 
@@ -104,7 +104,8 @@ pub fn key_of(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
 
 /// Passes a request on, or answers it by its key.
 pub async fn pass(State(app): State<App>, request: Request, next: Next) -> Response {
-    if !request.headers().contains_key(HEADER) || request.method() != Method::POST {
+    let safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
+    if !request.headers().contains_key(HEADER) || safe {
         return next.run(request).await;
     }
     match keyed(&app, request, next).await {

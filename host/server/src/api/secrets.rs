@@ -59,6 +59,7 @@ impl From<Secret> for SecretView {
 /// A secret as it is put in.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schema(example = json!({ "name": "registry", "purpose": "password", "value": "correct horse" }))]
 pub struct SecretDraft {
     /// Unique in its company, or among those of the instance.
     name: String,
@@ -72,6 +73,7 @@ pub struct SecretDraft {
 /// A new value of a secret.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schema(example = json!({ "value": "battery staple" }))]
 pub struct SecretValue {
     /// The value, as text; a final line break is part of it.
     value: String,

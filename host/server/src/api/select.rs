@@ -292,6 +292,8 @@ impl RequirementBody {
                 libc: platform.libc,
             }
         });
+        // What is not said is any, and nothing is said here.
+        let platform = platform.filter(|platform| *platform != Platform::default());
         if !reading.violations.is_empty() {
             return Err(ApiError::violations(reading.violations));
         }

@@ -88,6 +88,7 @@ impl From<Token> for TokenView {
 /// A token as it is asked for.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schema(example = json!({ "name": "laptop", "role": "admin", "expiresInSeconds": 2592000 }))]
 pub struct TokenDraft {
     /// For people.
     name: String,

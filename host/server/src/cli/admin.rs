@@ -10,6 +10,14 @@ use super::exit::{CliError, DONE};
 use super::lease::seconds;
 use super::output::{Column, Output};
 
+const CALLER: &[Column] = &[
+    ("KIND", "kind"),
+    ("NAME", "display"),
+    ("ROLE", "role"),
+    ("COMPANIES", "companyIds"),
+    ("RUN", "runId"),
+    ("TOKEN", "tokenId"),
+];
 const COMPANY: &[Column] = &[("ID", "id"), ("NAME", "name"), ("CREATED", "createdAt")];
 const TOKEN: &[Column] = &[
     ("ID", "id"),
@@ -108,7 +116,7 @@ impl CompanyCommand {
         match self {
             CompanyCommand::Create { name } => {
                 let body = json!({"name": name});
-                let made = client.post("/api/companies", Some(body)).await?;
+                let made = client.create("/api/companies", body).await?;
                 out.one(&made, COMPANY)?;
             }
             CompanyCommand::List => out.list(&client.list("/api/companies").await?, COMPANY)?,
@@ -133,6 +141,12 @@ impl CompanyCommand {
         }
         Ok(DONE)
     }
+}
+
+/// `whoami`
+pub async fn whoami(client: &Client, out: &Output) -> Result<u8, CliError> {
+    out.one(&client.get("/api/whoami").await?, CALLER)?;
+    Ok(DONE)
 }
 
 /// What a token allows.
@@ -233,7 +247,7 @@ impl TokenCommand {
                         body[key] = value;
                     }
                 }
-                let made = client.post("/api/tokens", Some(body)).await?;
+                let made = client.create("/api/tokens", body).await?;
                 let secret = made["secret"].as_str().unwrap_or("").to_owned();
                 out.told(&made, &secret)?;
             }

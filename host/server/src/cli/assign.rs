@@ -51,7 +51,13 @@ pub struct NewRow {
 #[derive(Debug, Subcommand)]
 pub enum RowCommand {
     /// Make one
-    Create(NewRow),
+    Create {
+        /// The environment that is assigned to it, by id or name
+        #[arg(long, value_name = "ENV")]
+        environment: Option<String>,
+        #[command(flatten)]
+        new: NewRow,
+    },
     /// List those of a company
     List {
         #[command(flatten)]
@@ -62,16 +68,23 @@ pub enum RowCommand {
         /// Its id
         id: String,
     },
-    /// Assign an environment to it, or clear what is assigned
+    /// Assign an environment to it, or clear what is assigned; name it anew
+    #[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
     Set {
         /// Its id
         id: String,
         /// The environment, by id or name
-        #[arg(long, value_name = "ENV", required_unless_present = "no_environment")]
+        #[arg(long, value_name = "ENV", group = "what")]
         environment: Option<String>,
         /// Clear what is assigned
-        #[arg(long, conflicts_with = "environment")]
+        #[arg(long, group = "what", conflicts_with = "environment")]
         no_environment: bool,
+        /// Its new name
+        #[arg(long, group = "what")]
+        name: Option<String>,
+        /// Take its name away
+        #[arg(long, group = "what", conflicts_with = "name")]
+        no_name: bool,
         #[command(flatten)]
         company: InCompany,
     },
@@ -83,12 +96,17 @@ impl RowCommand {
         let of_company = |company: &str| format!("/api/companies/{}/{plural}", encode(company));
         let one = |id: &str| format!("/api/{plural}/{}", encode(id));
         match self {
-            RowCommand::Create(new) => {
+            RowCommand::Create { environment, new } => {
                 let company = new.company.id(client).await?;
+                let environment = match environment {
+                    Some(named) => Some(environment_id(client, &new.company, &named).await?),
+                    None => None,
+                };
                 let mut body = Map::new();
                 for (field, text) in [
                     ("id", new.id),
                     ("name", new.name),
+                    ("environmentId", environment),
                     ("agentId", new.agent),
                     ("projectId", new.project),
                     ("workspaceId", new.workspace),
@@ -98,9 +116,7 @@ impl RowCommand {
                         body.insert(field.into(), text.into());
                     }
                 }
-                let made = client
-                    .post(&of_company(&company), Some(body.into()))
-                    .await?;
+                let made = client.create(&of_company(&company), body.into()).await?;
                 out.one(&made, ROW)?;
             }
             RowCommand::List { company } => {
@@ -111,15 +127,25 @@ impl RowCommand {
             RowCommand::Set {
                 id,
                 environment,
-                no_environment: _,
+                no_environment,
+                name,
+                no_name,
                 company,
             } => {
-                let environment = match environment {
-                    Some(named) => Value::from(environment_id(client, &company, &named).await?),
-                    None => Value::Null,
-                };
-                let body = serde_json::json!({ "environmentId": environment });
-                let now = client.json(Method::PATCH, &one(&id), Some(body)).await?;
+                let mut body = Map::new();
+                if let Some(named) = environment {
+                    let id = environment_id(client, &company, &named).await?;
+                    body.insert("environmentId".into(), id.into());
+                } else if no_environment {
+                    body.insert("environmentId".into(), Value::Null);
+                }
+                if let Some(name) = name {
+                    body.insert("name".into(), name.into());
+                } else if no_name {
+                    body.insert("name".into(), Value::Null);
+                }
+                let body = Some(body.into());
+                let now = client.json(Method::PATCH, &one(&id), body).await?;
                 out.one(&now, ROW)?;
             }
         }
@@ -153,7 +179,10 @@ impl RunCommand {
     /// Does it.
     pub async fn run(self, client: &Client, out: &Output) -> Result<u8, CliError> {
         let command = match self {
-            RunCommand::Create(new) => RowCommand::Create(new),
+            RunCommand::Create(new) => RowCommand::Create {
+                environment: None,
+                new,
+            },
             RunCommand::List { company } => RowCommand::List { company },
             RunCommand::Get { id } => RowCommand::Get { id },
             RunCommand::End { id } => {

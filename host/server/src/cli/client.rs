@@ -8,7 +8,7 @@ use futures_util::Stream;
 use http_body_util::{BodyExt, Either, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http1;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, LINK};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, IF_MATCH, LINK};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
@@ -93,7 +93,7 @@ pub type Socket = WebSocketStream<Box<dyn Wire>>;
 pub struct Client {
     place: Place,
     token: Option<String>,
-    /// What every POST is done once under.
+    /// What is made is made once under.
     key: Option<String>,
 }
 
@@ -107,7 +107,7 @@ impl Client {
         }
     }
 
-    /// The same, whose POSTs are done once under this idempotency key.
+    /// The same, which makes what it makes once under this idempotency key.
     pub fn under(self, key: Option<String>) -> Client {
         Client { key, ..self }
     }
@@ -139,16 +139,12 @@ impl Client {
     }
 
     fn head(&self, method: Method, path: &str) -> hyper::http::request::Builder {
-        let key = self.key.as_ref().filter(|_| method == Method::POST);
         let mut head = Request::builder()
             .method(method)
             .uri(path)
             .header(HOST, self.authority());
         if let Some(token) = &self.token {
             head = head.header(AUTHORIZATION, format!("Bearer {token}"));
-        }
-        if let Some(key) = key {
-            head = head.header("idempotency-key", format!("\"{key}\""));
         }
         head
     }
@@ -177,7 +173,63 @@ impl Client {
         body: Option<Value>,
     ) -> Result<Value, CliError> {
         let changes = method != Method::GET;
+        self.sent(self.head(method, path), changes, body).await
+    }
+
+    /// GET of a row, with its entity tag.
+    pub async fn read(&self, path: &str) -> Result<(Value, Option<String>), CliError> {
+        let (row, parts) = self
+            .answered(self.head(Method::GET, path), Bytes::new())
+            .await?;
+        let tag = parts.headers.get(ETAG).and_then(|tag| tag.to_str().ok());
+        Ok((row, tag.map(str::to_owned)))
+    }
+
+    /// Changes a row, if it is still as it was read where that matters.
+    pub async fn change(
+        &self,
+        method: Method,
+        path: &str,
+        read: Option<String>,
+        body: Option<Value>,
+    ) -> Result<Value, CliError> {
         let mut head = self.head(method, path);
+        if let Some(tag) = read {
+            head = head.header(IF_MATCH, tag);
+        }
+        match self.sent(head, true, body).await {
+            Err(CliError::Refused {
+                status: 412,
+                code,
+                message,
+                violations,
+            }) => Err(CliError::Refused {
+                status: 412,
+                code,
+                message: format!(
+                    "it was changed meanwhile, and nothing was done: look at it again, then repeat the command if it is still right ({message})"
+                ),
+                violations,
+            }),
+            done => done,
+        }
+    }
+
+    /// Makes something by a POST: once under the key, where one was given.
+    pub async fn create(&self, path: &str, body: Value) -> Result<Value, CliError> {
+        let mut head = self.head(Method::POST, path);
+        if let Some(key) = &self.key {
+            head = head.header("idempotency-key", format!("\"{key}\""));
+        }
+        self.sent(head, true, Some(body)).await
+    }
+
+    async fn sent(
+        &self,
+        mut head: hyper::http::request::Builder,
+        changes: bool,
+        body: Option<Value>,
+    ) -> Result<Value, CliError> {
         let bytes = match body {
             Some(value) => {
                 head = head.header(CONTENT_TYPE, "application/json");
@@ -242,25 +294,30 @@ impl Client {
         head: hyper::http::request::Builder,
         bytes: Bytes,
     ) -> Result<(Value, Option<String>), CliError> {
-        let request = head
-            .body(Either::Left(Full::new(bytes)))
-            .map_err(|e| CliError::Usage(format!("the request cannot be made: {e}")))?;
-        let response = self.send(request).await?;
-        let next = response.headers().get(LINK).and_then(|link| {
+        let (answer, parts) = self.answered(head, bytes).await?;
+        let next = parts.headers.get(LINK).and_then(|link| {
             let (place, rest) = link.to_str().ok()?.strip_prefix('<')?.split_once('>')?;
             rest.contains("rel=\"next\"").then(|| place.to_owned())
         });
-        let body = response
-            .into_body()
-            .collect()
-            .await
-            .map_err(broken)?
-            .to_bytes();
+        Ok((answer, next))
+    }
+
+    /// An answer, and what was said with it.
+    async fn answered(
+        &self,
+        head: hyper::http::request::Builder,
+        bytes: Bytes,
+    ) -> Result<(Value, hyper::http::response::Parts), CliError> {
+        let request = head
+            .body(Either::Left(Full::new(bytes)))
+            .map_err(|e| CliError::Usage(format!("the request cannot be made: {e}")))?;
+        let (parts, body) = self.send(request).await?.into_parts();
+        let body = body.collect().await.map_err(broken)?.to_bytes();
         if body.is_empty() {
-            return Ok((Value::Null, next));
+            return Ok((Value::Null, parts));
         }
         let answer = serde_json::from_slice(&body).map_err(|e| CliError::Answer(e.to_string()))?;
-        Ok((answer, next))
+        Ok((answer, parts))
     }
 
     /// PUTs an archive that is made while it is sent.

@@ -33,6 +33,15 @@ pub struct DraftArgs {
     /// File with the configuration as a JSON object; - is standard input
     #[arg(long, value_name = "FILE")]
     config_file: Option<PathBuf>,
+    /// Yours to use, as a JSON object; it replaces what there is
+    #[arg(long, value_name = "JSON", conflicts_with = "metadata_file")]
+    metadata: Option<String>,
+    /// File with the metadata as a JSON object; - is standard input
+    #[arg(long, value_name = "FILE")]
+    metadata_file: Option<PathBuf>,
+    /// A label, by which `select` and `lease acquire` find it; other labels stay (repeat for more)
+    #[arg(long = "label", value_name = "NAME=VALUE")]
+    labels: Vec<String>,
     /// A variable of every command (repeat for more)
     #[arg(long = "var", value_name = "NAME=VALUE")]
     vars: Vec<String>,
@@ -47,6 +56,14 @@ pub struct DraftArgs {
     ssh: SshArgs,
     #[command(flatten)]
     pub company: InCompany,
+}
+
+/// What was described.
+pub struct Described {
+    /// As the API takes it.
+    pub body: Value,
+    /// Whether it stands on what was read: then it is true of that alone.
+    pub over: bool,
 }
 
 /// What an SSH environment needs, without JSON.
@@ -100,6 +117,7 @@ impl DraftArgs {
     fn one_from_standard_input(&self) -> Result<(), CliError> {
         let files = [
             &self.config_file,
+            &self.metadata_file,
             &self.ssh.key_file,
             &self.ssh.passphrase_file,
         ];
@@ -114,15 +132,18 @@ impl DraftArgs {
     }
 
     /// The JSON that the API takes; only what was given stands in it. The API merges a configuration one level
-    /// deep, so flags for one field of a target go over the `target` that there is.
-    pub async fn body(
+    /// deep, so flags for one field of a target go over the `target` that there is, and labels over the metadata.
+    pub async fn described(
         &self,
         client: &Client,
-        target: Option<&Map<String, Value>>,
-    ) -> Result<Value, CliError> {
+        before: Option<&Value>,
+    ) -> Result<Described, CliError> {
         self.one_from_standard_input()?;
         let mut body = Map::new();
-        let config = self.config(client, target).await?;
+        let target = before.and_then(|before| before["config"]["target"].as_object());
+        let (config, over_target) = self.config(client, target).await?;
+        let metadata = before.and_then(|before| before["metadata"].as_object());
+        let (metadata, over_metadata) = self.metadata(metadata)?;
         let driver = match (&self.driver, self.ssh.host.is_some()) {
             (None, true) => Some("ssh".to_owned()),
             (driver, _) => driver.clone(),
@@ -139,6 +160,9 @@ impl DraftArgs {
         }
         if !config.is_empty() {
             body.insert("config".into(), config.into());
+        }
+        if let Some(metadata) = metadata {
+            body.insert("metadata".into(), metadata.into());
         }
         let mut vars = Map::new();
         for var in &self.vars {
@@ -159,7 +183,38 @@ impl DraftArgs {
         if !vars.is_empty() {
             body.insert("envVars".into(), vars.into());
         }
-        Ok(body.into())
+        Ok(Described {
+            body: body.into(),
+            over: over_target || over_metadata,
+        })
+    }
+
+    /// The metadata, where something is said of it, and whether it stands on what was there.
+    fn metadata(
+        &self,
+        before: Option<&Map<String, Value>>,
+    ) -> Result<(Option<Map<String, Value>>, bool), CliError> {
+        let given = match (&self.metadata, &self.metadata_file) {
+            (Some(text), _) => Some(object("--metadata", text)?),
+            (None, Some(path)) => Some(object("--metadata-file", &read(path)?)?),
+            (None, None) => None,
+        };
+        if self.labels.is_empty() {
+            return Ok((given, false));
+        }
+        let over = given.is_none();
+        let mut metadata = given.or_else(|| before.cloned()).unwrap_or_default();
+        let labels = metadata.entry("labels").or_insert_with(|| json!({}));
+        let Value::Object(labels) = labels else {
+            return Err(CliError::Usage(
+                "--label: `labels` of the metadata is no object; give the metadata anew with --metadata".into(),
+            ));
+        };
+        for label in &self.labels {
+            let (name, value) = pair("--label", label)?;
+            labels.insert(name.into(), value.into());
+        }
+        Ok((Some(metadata), over))
     }
 
     /// Whether it describes an environment by itself.
@@ -178,11 +233,12 @@ impl DraftArgs {
         Ok(json!({"type": "secret_ref", "secretId": id, "version": "latest"}))
     }
 
+    /// The configuration, and whether its target stands on the one that was there.
     async fn config(
         &self,
         client: &Client,
         before: Option<&Map<String, Value>>,
-    ) -> Result<Map<String, Value>, CliError> {
+    ) -> Result<(Map<String, Value>, bool), CliError> {
         let mut config = match (&self.config, &self.config_file) {
             (Some(text), _) => object("--config", text)?,
             (None, Some(path)) => object("--config-file", &read(path)?)?,
@@ -227,8 +283,10 @@ impl DraftArgs {
                 json!({"fingerprints": ssh.fingerprints, "knownHosts": known_hosts}),
             );
         }
+        let mut over = false;
         if config.contains_key("target") || target.len() > given {
             if let (Some(before), 0) = (before, given) {
+                over = true;
                 let mut merged = before.clone();
                 merged.extend(target);
                 target = merged;
@@ -241,7 +299,7 @@ impl DraftArgs {
         if let Some(allowed) = ssh.allow_shared_account {
             config.insert("allowSharedAccount".into(), allowed.into());
         }
-        Ok(config)
+        Ok((config, over))
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::admin::{InCompany, not_found};
 use super::client::{Client, encode};
-use super::draft::{DraftArgs, place};
+use super::draft::{Described, DraftArgs, place};
 use super::exit::{CliError, DONE, FAILED};
 use super::output::{Column, Output, plain};
 use super::plugin::confirmed;
@@ -26,6 +26,16 @@ const ENVIRONMENT: &[Column] = &[
     ("WARNINGS", "warnings"),
 ];
 
+const SECRET_REF: &[Column] = &[
+    ("PLACE", "configPath"),
+    ("SECRET", "name"),
+    ("ID", "secretId"),
+    ("COMPANY", "companyId"),
+    ("SELECTOR", "selector"),
+    ("VERSION", "version"),
+    ("STATUS", "status"),
+];
+
 /// What a list shows of each; warnings stand below it.
 fn columns() -> &'static [Column] {
     &ENVIRONMENT[..ENVIRONMENT.len() - 1]
@@ -39,6 +49,9 @@ pub enum EnvCommand {
         /// For all companies; a secret of a company is then used for that company alone
         #[arg(long)]
         shared: bool,
+        /// active or archived [default: active]
+        #[arg(long)]
+        status: Option<String>,
         #[command(flatten)]
         draft: Box<DraftArgs>,
     },
@@ -50,6 +63,16 @@ pub enum EnvCommand {
         /// ssh, sandbox or plugin
         #[arg(long)]
         driver: Option<String>,
+        /// A provider's key
+        #[arg(long, value_name = "KEY")]
+        provider: Option<String>,
+        #[command(flatten)]
+        company: InCompany,
+    },
+    /// List where an environment uses secrets; never a value
+    Secrets {
+        /// The environment, by id or name
+        env: String,
         #[command(flatten)]
         company: InCompany,
     },
@@ -86,6 +109,9 @@ pub enum EnvCommand {
         /// Do not ask
         #[arg(long, short)]
         yes: bool,
+        /// Only show what that would touch
+        #[arg(long, conflicts_with_all = ["yes", "destroy_reusable_leases"])]
+        dry_run: bool,
         /// End leases that nobody uses and that are kept to be used again, if they are all that stands in the way
         #[arg(long)]
         destroy_reusable_leases: bool,
@@ -189,27 +215,39 @@ impl EnvCommand {
     /// Does it.
     pub async fn run(self, client: &Client, out: &Output) -> Result<u8, CliError> {
         match self {
-            EnvCommand::Create { shared, draft } => {
+            EnvCommand::Create {
+                shared,
+                status,
+                draft,
+            } => {
                 draft.whole()?;
                 let company = draft.company.id(client).await?;
-                let mut body = draft.body(client, None).await?;
+                let mut body = draft.described(client, None).await?.body;
+                if let Some(status) = status {
+                    body["status"] = status.into();
+                }
                 if shared {
                     body["companyId"] = Value::Null;
                 }
                 trust::ask(client, &mut body).await?;
                 let path = format!("/api/companies/{}/environments", encode(&company));
-                let made = client.post(&path, Some(body)).await?;
+                let made = client.create(&path, body).await?;
                 out.one(&made, ENVIRONMENT)?;
             }
             EnvCommand::List {
                 status,
                 driver,
+                provider,
                 company,
             } => {
                 let company = company.id(client).await?;
                 let mut path = format!("/api/companies/{}/environments", encode(&company));
                 let mut mark = '?';
-                for (name, value) in [("status", status), ("driver", driver)] {
+                for (name, value) in [
+                    ("status", status),
+                    ("driver", driver),
+                    ("provider", provider),
+                ] {
                     if let Some(value) = value {
                         path.push_str(&format!("{mark}{name}={}", encode(&value)));
                         mark = '&';
@@ -219,6 +257,15 @@ impl EnvCommand {
                 out.list(&all, columns())?;
                 for one in all.as_array().into_iter().flatten() {
                     warn(out, one)?;
+                }
+            }
+            EnvCommand::Secrets { env, company } => {
+                let id = environment_id(client, &company, &env).await?;
+                let path = format!("/api/environments/{}/secret-refs", encode(&id));
+                let found = client.get(&path).await?;
+                match out.is_json() {
+                    true => out.value(&found)?,
+                    false => out.list(&found["refs"], SECRET_REF)?,
                 }
             }
             EnvCommand::Get { env, company } => {
@@ -239,10 +286,8 @@ impl EnvCommand {
             } => {
                 let id = environment_id(client, &draft.company, &env).await?;
                 let path = format!("/api/environments/{}", encode(&id));
-                let before = client.get(&path).await?;
-                let mut body = draft
-                    .body(client, before["config"]["target"].as_object())
-                    .await?;
+                let (before, tag) = client.read(&path).await?;
+                let Described { mut body, over } = draft.described(client, Some(&before)).await?;
                 if let Some(status) = status {
                     body["status"] = status.into();
                 }
@@ -260,18 +305,32 @@ impl EnvCommand {
                     }
                     body["envVars"][name] = Value::Null;
                 }
-                let now = client.json(Method::PATCH, &path, Some(body)).await?;
+                // What stands on nothing that was read is laid over whatever is there.
+                let tag = tag.filter(|_| over);
+                let now = client.change(Method::PATCH, &path, tag, Some(body)).await?;
                 out.one(&now, ENVIRONMENT)?;
             }
             EnvCommand::Delete {
                 env,
                 yes,
+                dry_run,
                 destroy_reusable_leases,
                 company,
             } => {
                 let id = environment_id(client, &company, &env).await?;
                 let path = format!("/api/environments/{}", encode(&id));
+                let mut tag = None;
+                if dry_run {
+                    let radius = client.get(&format!("{path}/delete-blast-radius")).await?;
+                    out.told(
+                        &radius,
+                        &format!("{}{}", touched(&radius), verdict(&radius)),
+                    )?;
+                    return Ok(DONE);
+                }
                 if !yes && std::io::stdin().is_terminal() {
+                    // What is shown is what is deleted, whatever it became while somebody thought.
+                    tag = client.read(&path).await?.1;
                     let radius = client.get(&format!("{path}/delete-blast-radius")).await?;
                     let question = format!("{}Delete `{}`?", touched(&radius), plain(&env));
                     if !confirmed(&question)? {
@@ -282,9 +341,8 @@ impl EnvCommand {
                     true => "?destroyReusableSandboxLeases=true",
                     false => "",
                 };
-                let gone = client
-                    .json(Method::DELETE, &format!("{path}{consent}"), None)
-                    .await?;
+                let path = format!("{path}{consent}");
+                let gone = client.change(Method::DELETE, &path, tag, None).await?;
                 out.told(&gone, "deleted")?;
             }
             EnvCommand::Default {
@@ -379,7 +437,7 @@ impl ProbeArgs {
         let (path, body) = match &self.env {
             Some(env) => {
                 let id = environment_id(client, &self.draft.company, env).await?;
-                let described = self.draft.body(client, None).await?;
+                let described = self.draft.described(client, None).await?.body;
                 if described != json!({}) {
                     return Err(CliError::Usage(format!(
                         "`{env}` is saved and is probed as it is; leave it out to probe what the flags describe"
@@ -395,7 +453,7 @@ impl ProbeArgs {
             None => {
                 self.draft.whole()?;
                 let company = self.draft.company.id(client).await?;
-                let body = self.draft.body(client, None).await?;
+                let body = self.draft.described(client, None).await?.body;
                 let path = format!(
                     "/api/companies/{}/environments/probe-config?",
                     encode(&company)
@@ -434,6 +492,10 @@ fn touched(radius: &Value) -> String {
             "leases that are kept to be used again, which --destroy-reusable-leases ends",
         ),
         (
+            &radius["staticReferences"]["companyDefaultCount"],
+            "companies whose default it is, which have none then",
+        ),
+        (
             &radius["staticReferences"]["secretBindingCount"],
             "rights to use secrets, which go with it",
         ),
@@ -446,7 +508,33 @@ fn touched(radius: &Value) -> String {
             lines.push_str(&format!("{count} {what}\n"));
         }
     }
+    for secret in radius["secretsUsedByNothingElse"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
+        let text = |key: &str| plain(secret[key].as_str().unwrap_or_default());
+        lines.push_str(&format!(
+            "secret {} ({}) stays, and nothing else uses it\n",
+            text("name"),
+            text("secretId")
+        ));
+    }
     lines
+}
+
+/// Whether it could be deleted, in a sentence.
+fn verdict(radius: &Value) -> String {
+    let reasons: Vec<&str> = radius["deleteBlockedReasons"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    match reasons.as_slice() {
+        [] => "it can be deleted".to_owned(),
+        all => format!("it cannot be deleted: {}", plain(&all.join(", "))),
+    }
 }
 
 fn findings(report: &Value) -> String {

@@ -123,7 +123,7 @@ impl CliError {
                 400 | 413 | 415 | 422 => USAGE,
                 401 | 403 => DENIED,
                 404 => NOT_FOUND,
-                409 => CONFLICT,
+                409 | 412 => CONFLICT,
                 408 | 429 | 502 | 503 | 504 => UNAVAILABLE,
                 _ => FAILED,
             },
@@ -172,11 +172,12 @@ mod tests {
             assert!(TABLE.contains(&format!("\n  {exit} ")), "{exit}");
         }
         assert_eq!(
-            [404, 401, 403, 409, 503, 422, 500].map(|status| refused(status, "x")),
+            [404, 401, 403, 409, 412, 503, 422, 500].map(|status| refused(status, "x")),
             [
                 NOT_FOUND,
                 DENIED,
                 DENIED,
+                CONFLICT,
                 CONFLICT,
                 UNAVAILABLE,
                 USAGE,

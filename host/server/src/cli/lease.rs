@@ -37,6 +37,12 @@ const LIST: &[Column] = &[
     ("REASON", "statusReason"),
 ];
 
+const SEEN: &[Column] = &[
+    ("CONDITION", "condition"),
+    ("IMAGE", "image"),
+    ("MESSAGE", "message"),
+];
+
 /// `lease …`
 #[derive(Debug, Subcommand)]
 pub enum LeaseCommand {
@@ -80,6 +86,12 @@ pub enum LeaseCommand {
     },
     /// Show a lease
     Get {
+        /// The lease's id
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
+        lease: String,
+    },
+    /// Look at what is leased as its provider sees it now
+    Observe {
         /// The lease's id
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         lease: String,
@@ -168,7 +180,7 @@ impl LeaseCommand {
                 }
                 let work = progress::name()?;
                 let path = format!("{base}?progressId={work}");
-                let asking = client.post(&path, Some(Value::Object(body)));
+                let asking = client.create(&path, Value::Object(body));
                 let told = format!("/api/progress/{work}");
                 let made = progress::during_told("acquiring", client, &told, asking).await?;
                 match chosen && !out.is_json() {
@@ -197,6 +209,11 @@ impl LeaseCommand {
                 out.list(&all_pages(client, &path).await?, LIST)?;
             }
             LeaseCommand::Get { lease } => out.one(&client.get(&of(&lease, "")).await?, LEASE)?,
+            LeaseCommand::Observe { lease } => {
+                let path = of(&lease, "/observation");
+                let seen = progress::during("looking", client.get(&path)).await?;
+                out.one(&seen, SEEN)?;
+            }
             LeaseCommand::Renew { lease, ttl } => {
                 let body = serde_json::json!({"ttlSeconds": seconds("--ttl", &ttl)?});
                 out.one(

@@ -77,6 +77,8 @@ enum Command {
     /// Look at, install and switch providers
     #[command(subcommand)]
     Plugin(plugin::PluginCommand),
+    /// Print who you are to the server
+    Whoami,
     /// Companies, which own everything else
     #[command(subcommand)]
     Company(admin::CompanyCommand),
@@ -128,6 +130,41 @@ enum Command {
     },
 }
 
+impl Command {
+    /// Whether it makes something, once under an idempotency key.
+    fn makes(&self) -> bool {
+        use admin::{CompanyCommand, TokenCommand};
+        use assign::{RowCommand, RunCommand};
+        use secret::SecretCommand;
+        match self {
+            Command::Company(command) => matches!(command, CompanyCommand::Create { .. }),
+            Command::Token(command) => matches!(command, TokenCommand::Create { .. }),
+            Command::Secret(command) => matches!(
+                command,
+                SecretCommand::Set { .. } | SecretCommand::Rotate { .. }
+            ),
+            Command::Env(command) => matches!(command, environment::EnvCommand::Create { .. }),
+            Command::Agent(command)
+            | Command::Project(command)
+            | Command::Workspace(command)
+            | Command::Issue(command) => matches!(command, RowCommand::Create { .. }),
+            Command::Run(command) => matches!(command, RunCommand::Create(_)),
+            Command::Lease(command) => matches!(command, lease::LeaseCommand::Acquire { .. }),
+            Command::Serve(_)
+            | Command::Plugin(_)
+            | Command::Whoami
+            | Command::Instance
+            | Command::Probe(_)
+            | Command::Select(_)
+            | Command::Assignment(_)
+            | Command::Exec(_)
+            | Command::Cp(_)
+            | Command::Activity(_)
+            | Command::Completions { .. } => false,
+        }
+    }
+}
+
 /// Parses the process's arguments, does what they say, and answers the exit code.
 pub fn main() -> ExitCode {
     let matches = match Cli::command().try_get_matches() {
@@ -149,6 +186,12 @@ pub fn main() -> ExitCode {
             return ExitCode::from(exit::USAGE);
         }
     };
+    if cli.global.idempotency_key.is_some() && !cli.command.makes() {
+        let wrong = CliError::Usage(
+            "--idempotency-key: this command cannot send one; a key is for a command that creates something".into(),
+        );
+        return exit::report(Err(wrong), matches!(cli.command, Command::Exec(_)));
+    }
     match cli.command {
         Command::Serve(args) => serve(*args),
         Command::Completions { shell } => {
@@ -237,6 +280,7 @@ async fn client_command(global: Global, command: Command) -> Result<u8, CliError
     let client = connect()?;
     match command {
         Command::Secret(secret::SecretCommand::Rekey(args)) => args.run(&out).await,
+        Command::Whoami => admin::whoami(&client, &out).await,
         Command::Company(command) => command.run(&client, &out).await,
         Command::Token(command) => command.run(&client, &out).await,
         Command::Secret(command) => command.run(&client, &out).await,

@@ -247,7 +247,7 @@ impl SecretCommand {
                         if let Some(purpose) = purpose {
                             body["purpose"] = purpose.as_str().into();
                         }
-                        client.post(&path, Some(body)).await?
+                        client.create(&path, body).await?
                     }
                 };
                 out.one(&now, SECRET)?;
@@ -385,7 +385,7 @@ async fn change(
 
 async fn rotate(client: &Client, path: &str, value: &str) -> Result<Value, CliError> {
     let body = json!({"value": value});
-    client.post(&format!("{path}/versions"), Some(body)).await
+    client.create(&format!("{path}/versions"), body).await
 }
 
 /// The id of the secret of this name in a list.

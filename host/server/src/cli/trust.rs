@@ -116,7 +116,7 @@ impl TrustArgs {
     pub async fn run(self, client: &Client, out: &Output) -> Result<u8, CliError> {
         let id = environment_id(client, &self.company, &self.env).await?;
         let path = format!("/api/environments/{}", encode(&id));
-        let before = client.get(&path).await?;
+        let (before, tag) = client.read(&path).await?;
         let target = &before["config"]["target"];
         if self.fingerprint.is_none() && !std::io::stdin().is_terminal() {
             return Err(CliError::Usage(
@@ -142,7 +142,8 @@ impl TrustArgs {
             return Ok(DONE);
         }
         let body = json!({"config": {"target": trusting(target, &shown.fingerprint)}});
-        let now = client.json(Method::PATCH, &path, Some(body)).await?;
+        // The key is that of the machine that was named when it was read, and of no other.
+        let now = client.change(Method::PATCH, &path, tag, Some(body)).await?;
         out.told(&now, "trusted")?;
         Ok(DONE)
     }

@@ -216,19 +216,22 @@ impl Service {
     ///
     /// # Errors
     /// A conflict whose details are what stands in the way, and how many leases were ended all the same.
+    /// `revision_mismatch` where `expected` is not what is there.
     pub async fn delete_environment(
         &self,
         actor: &Actor,
         id: &str,
         end_reusable: bool,
+        expected: &Precondition,
     ) -> Result<(Environment, u64), ServiceError> {
         self.accepting()?;
         actor.may(Operation::DeleteEnvironment)?;
+        self.as_expected(id, expected).await?;
         let ended = match end_reusable {
             true => self.end_reusable(actor, id).await?,
             false => 0,
         };
-        match self.authority().environments().delete(actor, id).await {
+        match self.delete_as_expected(actor, id, expected).await? {
             Ok(gone) => Ok((gone, ended)),
             Err(AuthorityError::Conflict {
                 code,
@@ -244,6 +247,41 @@ impl Service {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// What a client expects to be there, if it is; nothing where it expects nothing.
+    async fn as_expected(
+        &self,
+        id: &str,
+        expected: &Precondition,
+    ) -> Result<Option<Environment>, ServiceError> {
+        if *expected == Precondition::None {
+            return Ok(None);
+        }
+        let now = self.authority().environments().get(id).await?;
+        expected.check(&now)?;
+        Ok(Some(now))
+    }
+
+    /// Deletes what is there, or what a client expects there and nothing that it became meanwhile.
+    async fn delete_as_expected(
+        &self,
+        actor: &Actor,
+        id: &str,
+        expected: &Precondition,
+    ) -> Result<Result<Environment, AuthorityError>, ServiceError> {
+        let environments = self.authority().environments();
+        for _ in 0..TRIES {
+            let done = match self.as_expected(id, expected).await? {
+                Some(read) => environments.delete_as_read(actor, &read).await,
+                None => environments.delete(actor, id).await,
+            };
+            if !matches!(done, Err(AuthorityError::Stale { .. })) {
+                return Ok(done);
+            }
+        }
+        let now = environments.get(id).await?;
+        Err(Precondition::changed(&now))
     }
 
     /// Ends leases that nobody uses and that are kept to be used again, while they are all that keeps an environment; answers

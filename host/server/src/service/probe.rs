@@ -25,6 +25,8 @@ use super::values::Holder;
 
 /// Time for one probe.
 const PROBE: Duration = Duration::from_secs(120);
+/// Characters of a host's name at most, as the activity tells of it.
+const HOST: usize = 253;
 /// Findings of one probe that are kept.
 const FINDINGS: usize = 50;
 
@@ -306,14 +308,29 @@ impl Service {
     ) -> Result<HostKeyShown, ServiceError> {
         self.accepting()?;
         actor.may(Operation::FetchHostKey)?;
-        let shown = self
-            .ssh()
-            .fetch_host_key(host, port)
-            .await
-            .map_err(|error| ServiceError::Provider {
-                what: format!("asking {host}:{port} for its key"),
-                error,
-            })?;
+        let shown = self.ssh().fetch_host_key(host, port).await;
+        let outcome = match &shown {
+            Ok(_) => ActivityOutcome::Done,
+            Err(_) => ActivityOutcome::Failed,
+        };
+        let named: String = host.chars().take(HOST).collect();
+        let place = match host.contains(':') {
+            true => format!("[{named}]:{port}"),
+            false => format!("{named}:{port}"),
+        };
+        let asked = Entry::new(
+            "ssh.host_key_fetched",
+            None,
+            "machine",
+            &place,
+            json!({ "host": named, "port": port, "fingerprints": u8::from(shown.is_ok()) }),
+        );
+        let activity = self.authority().activity();
+        activity.record(actor, asked.ended(outcome)).await?;
+        let shown = shown.map_err(|error| ServiceError::Provider {
+            what: format!("asking {host}:{port} for its key"),
+            error,
+        })?;
         Ok(HostKeyShown {
             fingerprint: shown.fingerprint,
             algorithm: shown.algorithm,

@@ -243,11 +243,12 @@ fn who_may_not_do_a_thing_is_told_so_whatever_else_is_wrong_with_the_request() {
     let document = server.tcp("GET", "/api/openapi.json", &[], "").json();
     let mut walked = 0;
     for (path, item) in document["paths"].as_object().unwrap() {
-        // What an agent may: its leases, its commands, and to ask who it is.
+        // What an agent may: its leases, its commands, the end of its run, and to ask who it is.
         let its_own = [
             "/leases",
             "-leases",
             "executions",
+            "/runs/{runId}/end",
             "whoami",
             "tickets",
             "progress",

@@ -160,6 +160,72 @@ fn what_the_policy_refuses_is_in_the_activity_with_who_what_and_which_row() {
 }
 
 #[test]
+fn a_question_for_a_host_key_and_an_export_are_in_the_activity_with_their_end() {
+    let server = Server::start();
+    let (own, foreign) = (server.company("own"), server.company("foreign"));
+    let nowhere = r#"{"host":"127.0.0.1","port":1}"#;
+    let asked = server.operator("POST", "/api/ssh/host-key", nowhere);
+    assert_eq!(asked.status, 502, "{}", asked.body);
+    if leasehold_parts::Sshd::available() {
+        let sshd = leasehold_parts::Sshd::start(&leasehold_parts::Options::default()).unwrap();
+        let body = json!({"host": "127.0.0.1", "port": sshd.port()}).to_string();
+        let shown = server.operator("POST", "/api/ssh/host-key", &body);
+        assert_eq!(shown.status, 200, "{}", shown.body);
+        let rows = server.operator("GET", "/api/activity?action=ssh.&outcome=done", "");
+        let rows = items(&rows);
+        assert_eq!(rows.len(), 1, "{rows:?}");
+        let place = format!("127.0.0.1:{}", sshd.port());
+        assert_eq!(
+            (&rows[0]["subjectId"], &rows[0]["details"]["fingerprints"]),
+            (&json!(place), &json!(1))
+        );
+    } else {
+        leasehold_parts::skipped("openssh-server");
+    }
+    let failed = server.operator("GET", "/api/activity?action=ssh.&outcome=failed", "");
+    let failed = items(&failed);
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    let row = &failed[0];
+    assert_eq!(
+        json!([
+            row["action"],
+            row["actorKind"],
+            row["companyId"],
+            row["subjectKind"],
+            row["subjectId"],
+            row["details"]
+        ]),
+        json!([
+            "ssh.host_key_fetched",
+            "local-operator",
+            null,
+            "machine",
+            "127.0.0.1:1",
+            {"host": "127.0.0.1", "port": 1, "fingerprints": 0}
+        ])
+    );
+    let export = server.operator("GET", &format!("/api/companies/{own}/export"), "");
+    assert_eq!(export.status, 200, "{}", export.body);
+    // Its own people see that it was taken away, and others do not.
+    let of = |company: &str| {
+        let (_, member) = server.token_of("member", Some(company));
+        let path = format!("/api/companies/{company}/activity?action=company.exported");
+        items(&get(&server, &member, &path))
+    };
+    let seen = of(&own);
+    assert_eq!(seen.len(), 1, "{seen:?}");
+    assert_eq!(
+        (
+            &seen[0]["subjectId"],
+            &seen[0]["outcome"],
+            &seen[0]["actor"]
+        ),
+        (&json!(own), &json!("done"), &row["actor"])
+    );
+    assert_eq!(of(&foreign), [] as [Value; 0]);
+}
+
+#[test]
 fn refusals_are_not_lost_when_the_server_is_ended_in_order() {
     let mut server = Server::start();
     let own = server.company("own");

@@ -25,7 +25,7 @@ pub fn install(server: &Server, name: &str) -> Option<()> {
     Some(())
 }
 
-fn run(server: &Server, args: &[&str]) -> std::process::Output {
+pub fn run(server: &Server, args: &[&str]) -> std::process::Output {
     server.home.leasehold().args(args).output().unwrap()
 }
 
@@ -507,7 +507,7 @@ fn a_host_key_is_trusted_once_somebody_has_seen_its_fingerprint_and_not_before()
 }
 
 /// Types a command of ours at a terminal, and an answer; its exit code.
-fn at_terminal(server: &Server, args: &[&str], answer: &str) -> Option<i32> {
+pub fn at_terminal(server: &Server, args: &[&str], answer: &str) -> Option<i32> {
     let ours = server.home.leasehold();
     let mut words = vec![ours.get_program().to_str().unwrap().to_owned()];
     words.extend(args.iter().map(|arg| format!("'{arg}'")));

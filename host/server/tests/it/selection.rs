@@ -143,6 +143,8 @@ fn every_environment_is_a_candidate_or_is_told_which_term_took_what_was_asked_fo
         lack(&platform, "plain"),
         [pair("platform", "qualification")]
     );
+    let any = house.select(&json!({"platform": {}, "labels": {}, "required": []}));
+    assert_eq!(names(&any, "candidates"), ["labelled", "plain"]);
     let elsewhere = house.select(&json!({"driver": "ssh", "provider": "daytona"}));
     assert_eq!(
         lack(&elsewhere, "plain"),

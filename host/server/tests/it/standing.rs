@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::leased::Leased;
 use crate::live::{Heard, next, rest, run, shell, text};
-use crate::server::{DEADLINE, wait_for};
+use crate::rows::install;
+use crate::server::{Answer, DEADLINE, Server, wait_for};
 
 fn revoke(leased: &Leased, id: &str) {
     let gone = leased
@@ -251,6 +252,63 @@ fn what_is_wrong_with_a_key_is_said_where_the_client_wrote_it() {
         ("invalid_config", Some("/config/target/privateKey")),
         "{}",
         acquired.body
+    );
+}
+
+#[test]
+fn every_mistake_of_a_configuration_is_told_in_one_answer_each_by_its_pointer() {
+    let server = Server::start();
+    if install(&server, "ssh").is_none() {
+        return;
+    }
+    let company = server.company("acme");
+    let draft = json!({
+        "name": "box", "driver": "ssh", "provider": "ssh",
+        "config": {
+            "target": { "host": "h", "username": "u", "port": 99999 },
+            "remoteWorkspacePath": "relative",
+            "allowSharedAccount": "yes",
+            "bogus": 1,
+        },
+        "envVars": { "LEASEHOLD_MINE": "x" },
+    });
+    let pointers = |answer: &Answer| {
+        assert_eq!(
+            (answer.status, answer.code().as_str()),
+            (422, "invalid"),
+            "{}",
+            answer.body
+        );
+        let violations = answer.json()["details"]["violations"].clone();
+        let all = violations.as_array().unwrap().iter();
+        let mut all: Vec<String> = all
+            .map(|v| {
+                assert!(!v["message"].as_str().unwrap().is_empty(), "{v}");
+                v["pointer"].as_str().unwrap().to_owned()
+            })
+            .collect();
+        all.sort();
+        all
+    };
+    let expected = [
+        "/config",
+        "/config/allowSharedAccount",
+        "/config/remoteWorkspacePath",
+        "/config/target/port",
+        "/config/target/privateKey",
+        "/envVars/LEASEHOLD_MINE",
+    ];
+    let all = format!("/api/companies/{company}/environments");
+    for path in [all.clone(), format!("{all}/probe-config")] {
+        let refused = server.operator("POST", &path, &draft.to_string());
+        assert_eq!(pointers(&refused), expected, "{path}");
+    }
+    let rows = server.operator("GET", &all, "").json();
+    assert!(
+        rows.as_array()
+            .unwrap()
+            .iter()
+            .all(|row| row["name"] != "box")
     );
 }
 
