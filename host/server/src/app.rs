@@ -18,7 +18,6 @@ use crate::api::errors::{ApiError, ErrorCode};
 use crate::http::metrics::Metrics;
 use crate::service::Service;
 use crate::settings::Limits;
-use crate::telemetry::Measures;
 
 /// Those who follow or take away the activity at once, at most: each may be slow, and holds a page of it in memory.
 const WATCHERS: usize = 64;
@@ -36,7 +35,6 @@ struct Inner {
     tickets: Tickets,
     service: OnceLock<Service>,
     metrics: Metrics,
-    measures: Option<Measures>,
     closing: CancellationToken,
     streams: TaskTracker,
     strangers: Arc<Semaphore>,
@@ -61,7 +59,6 @@ impl App {
         allowed_hosts: &[String],
         listening: Option<std::net::SocketAddr>,
         admission: Admission,
-        measures: Option<Measures>,
         closing: CancellationToken,
     ) -> App {
         let Admission {
@@ -79,7 +76,6 @@ impl App {
             tickets: Tickets::default(),
             service: OnceLock::new(),
             metrics: Metrics::new(),
-            measures,
             closing,
             streams: TaskTracker::new(),
             strangers,
@@ -150,11 +146,6 @@ impl App {
     /// What is counted.
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
-    }
-
-    /// What is measured for a collector, where there is one.
-    pub fn measures(&self) -> Option<&Measures> {
-        self.0.measures.as_ref()
     }
 
     /// Fires when the server was told to stop.

@@ -88,10 +88,7 @@ pub async fn pass(State(app): State<App>, mut request: Request, next: Next) -> R
     let status = response.status();
     let took = started.elapsed();
     app.metrics()
-        .request_answered(method.as_str(), route, status.as_u16(), took);
-    if let Some(measures) = app.measures() {
-        measures.request_answered(known_method(&method), route, status.as_u16(), took);
-    }
+        .request_answered(known_method(&method), route, status.as_u16(), took);
     let code = response.extensions().get::<ErrorCode>().map(|c| c.as_str());
     let trace = telemetry::answered(&span, status.as_u16(), code);
     if is_unsafe(&method) || status.is_server_error() {
