@@ -18,6 +18,7 @@ use tracing::Instrument;
 
 use super::hosts::{is_unsafe, is_upgrade};
 use super::operator::OperatorToken;
+use super::refused::Door;
 use super::{Caller, Peer, Refused};
 use crate::api::errors::{ApiError, ErrorCode};
 use crate::app::App;
@@ -72,6 +73,12 @@ pub async fn pass(State(app): State<App>, mut request: Request, next: Next) -> R
         Err(mut refusal) => {
             if let Some(refused) = refusal.refused.take() {
                 refusal.refused = Some(refused.of(&mut request).await);
+            }
+            if let (Some(door), Some(service)) = (
+                Door::refusing(refusal.code, request.headers()),
+                app.service_if_open(),
+            ) {
+                door.note(service.authority(), known_method(&method), named);
             }
             refusal.into_response()
         }
