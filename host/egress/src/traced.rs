@@ -195,3 +195,92 @@ impl SshSession for Traced {
         self.told(Action::Forward, self.0.forward(port)).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+    use std::sync::{Mutex, PoisonError};
+
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
+    use super::*;
+
+    /// What is recorded of spans, after they began.
+    #[derive(Clone, Default)]
+    struct Recorded(Arc<Mutex<Vec<(&'static str, String)>>>);
+
+    impl Visit for Recorded {
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            all.push((field.name(), format!("{value:?}").replace('"', "")));
+        }
+    }
+
+    impl Subscriber for Recorded {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, values: &Record<'_>) {
+            values.record(&mut self.clone());
+        }
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, _: &Event<'_>) {}
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    /// What is told of something that is asked and ends so.
+    fn told(ends: impl FnOnce(Asked)) -> Vec<(&'static str, String)> {
+        let recorded = Recorded::default();
+        tracing::subscriber::with_default(recorded.clone(), || {
+            ends(Asked::http(
+                "http exchange",
+                "https://a.example",
+                "http-read",
+            ));
+        });
+        let all = recorded.0.lock().unwrap();
+        all.clone()
+    }
+
+    #[test]
+    fn what_is_asked_ends_well_or_by_its_error_or_its_status_and_one_that_nobody_waits_for_is_cancelled()
+     {
+        let status = |status: &str| ("http.response.status_code", status.to_owned());
+        let failed = |kind: &str| {
+            [
+                ("error.type", kind.to_owned()),
+                ("otel.status_code", "ERROR".to_owned()),
+            ]
+        };
+        let error = || Error::new(Code::Unavailable, "the backend's own words");
+        assert_eq!(told(|asked| asked.end(&Ok(()))), []);
+        let well = told(|asked| {
+            asked.answered(204);
+            asked.end(&Ok(()));
+        });
+        assert_eq!(well, [status("204")]);
+        let refused = told(|asked| {
+            asked.answered(404);
+            asked.end(&Ok(()));
+        });
+        assert_eq!(refused, [&[status("404")][..], &failed("404")].concat());
+        let broken = told(|asked| {
+            asked.answered(500);
+            asked.end::<()>(&Err(error()));
+        });
+        assert_eq!(
+            broken,
+            [&[status("500")][..], &failed("unavailable")].concat()
+        );
+        assert_eq!(told(drop), failed("cancelled"));
+    }
+}
