@@ -287,7 +287,7 @@ impl Call {
             return Err(error);
         }
         let session = Session::new(Arc::new(route), self.gate.clone(), at);
-        Ok(Traced::new(session))
+        Ok(Arc::new(Traced::new(session)))
     }
 }
 

@@ -2,7 +2,6 @@
 //!
 //! Spans have names, targets and codes from closed sets, and no word of what was said or answered.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
@@ -113,8 +112,8 @@ impl Drop for Asked {
 pub(crate) struct Traced(Session);
 
 impl Traced {
-    pub(crate) fn new(session: Session) -> Arc<dyn SshSession> {
-        Arc::new(Traced(session))
+    pub(crate) fn new(session: Session) -> Traced {
+        Traced(session)
     }
 
     async fn told<T>(
@@ -199,7 +198,7 @@ impl SshSession for Traced {
 #[cfg(test)]
 mod tests {
     use std::fmt::Debug;
-    use std::sync::{Mutex, PoisonError};
+    use std::sync::{Arc, Mutex, PoisonError};
 
     use tracing::field::{Field, Visit};
     use tracing::span::{Attributes, Id, Record};
