@@ -1,5 +1,5 @@
 //! A TLS server before one that speaks in plain: it shows a certificate of an authority of its own, demands one of its
-//! clients, and counts whom it let in and whom it did not.
+//! clients where it is told to, and counts whom it let in and whom it did not.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -99,18 +99,34 @@ impl Front {
     /// # Panics
     /// Without a free port.
     pub fn before(port: u16, ours: &Authority, clients: &Authority) -> Front {
+        Front::with(port, ours, Some(clients))
+    }
+
+    /// The same for all clients.
+    ///
+    /// # Panics
+    /// Without a free port.
+    pub fn open_before(port: u16, ours: &Authority) -> Front {
+        Front::with(port, ours, None)
+    }
+
+    fn with(port: u16, ours: &Authority, clients: Option<&Authority>) -> Front {
         let (certificate, key) = ours.signed("127.0.0.1");
         let chain: Vec<CertificateDer<'static>> = vec![certificate.der().clone()];
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier =
-            WebPkiClientVerifier::builder_with_provider(clients.roots(), provider.clone());
-        let config = ServerConfig::builder_with_provider(provider)
+        let config = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_client_cert_verifier(verifier.build().expect("a verifier"))
-            .with_single_cert(chain, key)
-            .expect("a certificate");
+            .expect("versions");
+        let config = match clients {
+            None => config.with_no_client_auth(),
+            Some(clients) => {
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(clients.roots(), provider);
+                config.with_client_cert_verifier(verifier.build().expect("a verifier"))
+            }
+        };
+        let config = config.with_single_cert(chain, key).expect("a certificate");
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)

@@ -16,6 +16,7 @@ use crate::error::{cancelled, failed, quote, unavailable};
 use crate::pool::{Pools, Want};
 use crate::scope::{Action, CallScope, EgressRecord, LeaseScope, Reach};
 use crate::session::Session;
+use crate::traced::{Asked, Traced};
 use crate::web::Web;
 
 /// [`Egress`] of one call.
@@ -109,9 +110,9 @@ impl CallGate {
     }
 
     /// Records what was let through by what was asked, and refused for where it leads: the address behind a name is known
-    /// when it is dialled.
+    /// when it is dialled, and who answers there when it proves to be somebody else.
     pub(crate) async fn refused_late(&self, at: &At, action: Action, error: &Error) {
-        if error.code != Code::PermissionDenied {
+        if !matches!(error.code, Code::PermissionDenied | Code::UntrustedPeer) {
             return;
         }
         let lease = self.scope.lease.as_ref();
@@ -206,16 +207,11 @@ impl CallGate {
     }
 }
 
-#[async_trait]
-impl Egress for Call {
-    fn waits_for(&self) -> Option<String> {
-        let asked = self.gate.asked.lock();
-        asked.unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    #[tracing::instrument(target = "leasehold::trace", name = "ssh open", skip_all, fields(otel.kind = "client", leasehold.target = tracing::field::Empty))]
-    async fn ssh_open(
+impl Call {
+    /// A session to a configured target, and no other. Its name is told to `span` once it is known.
+    async fn opened(
         &self,
+        span: &tracing::Span,
         target: String,
         username: Option<String>,
         deadline: Option<Duration>,
@@ -251,7 +247,7 @@ impl Egress for Call {
             name: configured.identity(),
         };
         let name = at.name.as_str();
-        tracing::Span::current().record("leasehold.target", name);
+        span.record("leasehold.target", name);
         if username.is_some() {
             return Err(failed(
                 Code::Unsupported,
@@ -282,18 +278,37 @@ impl Egress for Call {
                 )
             })?,
         };
-        drop(reached.map_err(|mut error| {
+        if let Err(mut error) = reached.map(drop) {
+            self.gate.refused_late(&at, Action::Open, &error).await;
             // What is wrong with a key is known by its place in the target; the provider knows the configuration.
             for violation in error.violations.iter_mut().flatten() {
                 violation.pointer.insert_str(0, &at.pointer);
             }
-            error
-        })?);
-        Ok(Arc::new(Session::new(
-            Arc::new(route),
-            self.gate.clone(),
-            at,
-        )))
+            return Err(error);
+        }
+        let session = Session::new(Arc::new(route), self.gate.clone(), at);
+        Ok(Arc::new(Traced::new(session)))
+    }
+}
+
+#[async_trait]
+impl Egress for Call {
+    fn waits_for(&self) -> Option<String> {
+        let asked = self.gate.asked.lock();
+        asked.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn ssh_open(
+        &self,
+        target: String,
+        username: Option<String>,
+        deadline: Option<Duration>,
+    ) -> Result<Arc<dyn SshSession>, Error> {
+        let asked = Asked::ssh(Action::Open, None);
+        let span = asked.span().clone();
+        asked
+            .whole(self.opened(&span, target, username, deadline))
+            .await
     }
 
     async fn http_send(&self, request: HttpRequest) -> Result<HttpResponse, Error> {

@@ -8,7 +8,8 @@
 //! - `trust` decides about host keys, `dial` and `connect` make an authenticated connection through every hop,
 //!   `pool` shares them within one (company, plugin revision, secret version, target, trust).
 //! - `remote` is what runs on the target: a constant bootstrap, scripts, the supervisor of commands, the finder
-//!   of processes. `files` moves trees. `call` and `session` are the door itself.
+//!   of processes. `files` moves trees. `call` and `session` are the door itself, `traced` tells a
+//!   collector of traces.
 //! - `rules` says what of a request goes out and what of its answer comes back; `web` is the door to it.
 //! - `engine` is the policy that stands in front of container engines, and says which of them are reached.
 //! - `http` is the wire of requests ([`Transport`]): which origins and addresses there are, connections and their pools,
@@ -39,6 +40,7 @@ mod session;
 mod settings;
 mod stream;
 mod target;
+mod traced;
 mod trust;
 mod verify;
 mod web;

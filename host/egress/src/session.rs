@@ -10,7 +10,6 @@ use leasehold_contract::{
     SshSession, Workspace,
 };
 use tokio::time::timeout;
-use tracing::instrument;
 
 use crate::call::{At, CallGate};
 use crate::channel::{Event, exec};
@@ -37,6 +36,19 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn new(route: Arc<Route>, gate: Arc<CallGate>, at: At) -> Session {
         Session { route, gate, at }
+    }
+
+    /// `user@host:port`.
+    pub(crate) fn target(&self) -> &str {
+        &self.at.name
+    }
+
+    /// Records that this was let through and refused all the same: whoever answers now, on a connection that was made
+    /// meanwhile, is somebody else.
+    pub(crate) async fn refused_late(&self, action: Action, error: &Error) {
+        if error.code == Code::UntrustedPeer {
+            self.gate.refused_late(&self.at, action, error).await;
+        }
     }
 
     async fn pass(&self, action: Action, place: Option<&str>) -> Result<(), Error> {
@@ -78,7 +90,6 @@ impl Session {
 
 #[async_trait]
 impl SshSession for Session {
-    #[instrument(target = "leasehold::trace", name = "ssh make-workspace", skip_all, fields(otel.kind = "client", leasehold.target = self.at.name.as_str()))]
     async fn make_workspace(&self, parent: String) -> Result<Workspace, Error> {
         let lease = self.gate.lease(&self.at.name, Action::MakeWorkspace)?;
         self.plain(&[(&parent, "parent")])?;
@@ -86,14 +97,12 @@ impl SshSession for Session {
         remote::make_workspace(&self.route, lease, &parent).await
     }
 
-    #[instrument(target = "leasehold::trace", name = "ssh list-workspaces", skip_all, fields(otel.kind = "client", leasehold.target = self.at.name.as_str()))]
     async fn list_workspaces(&self, parent: String) -> Result<Vec<Workspace>, Error> {
         self.plain(&[(&parent, "parent")])?;
         self.pass(Action::ListWorkspaces, Some(&parent)).await?;
         remote::list_workspaces(&self.route, &parent).await
     }
 
-    #[instrument(target = "leasehold::trace", name = "ssh remove-workspace", skip_all, fields(otel.kind = "client", leasehold.target = self.at.name.as_str()))]
     async fn remove_workspace(&self, parent: String, resource: String) -> Result<(), Error> {
         let lease = self.gate.lease(&self.at.name, Action::RemoveWorkspace)?;
         self.plain(&[(&parent, "parent"), (&resource, "resource")])?;
@@ -108,7 +117,6 @@ impl SshSession for Session {
         remote::remove_workspace(&self.route, &lease.owner_label, &parent, &resource).await
     }
 
-    #[instrument(target = "leasehold::trace", name = "ssh run", skip_all, fields(otel.kind = "client", leasehold.target = self.at.name.as_str()))]
     async fn run(
         &self,
         script: String,
@@ -157,7 +165,6 @@ impl SshSession for Session {
         }
     }
 
-    #[instrument(target = "leasehold::trace", name = "ssh start", skip_all, fields(otel.kind = "client", leasehold.target = self.at.name.as_str()))]
     async fn start(
         &self,
         parent: String,
@@ -248,7 +255,6 @@ impl SshSession for Session {
         ))
     }
 
-    #[instrument(target = "leasehold::trace", name = "ssh state-of", skip_all, fields(otel.kind = "client", leasehold.target = self.at.name.as_str()))]
     async fn state_of(&self, parent: String, id: String) -> Result<CommandState, Error> {
         let lease = self.gate.lease(&self.at.name, Action::StateOf)?;
         self.plain(&[(&parent, "parent"), (&id, "id")])?;
@@ -256,7 +262,6 @@ impl SshSession for Session {
         remote::state_of(&self.route, lease, &parent, &id).await
     }
 
-    #[instrument(target = "leasehold::trace", name = "ssh signal", skip_all, fields(otel.kind = "client", leasehold.target = self.at.name.as_str()))]
     async fn signal(&self, parent: String, id: String, signal: String) -> Result<(), Error> {
         let lease = self.gate.lease(&self.at.name, Action::Signal)?;
         self.plain(&[(&parent, "parent"), (&id, "id")])?;
@@ -264,7 +269,6 @@ impl SshSession for Session {
         remote::signal(&self.route, lease, &parent, &id, &signal).await
     }
 
-    #[instrument(target = "leasehold::trace", name = "ssh put", skip_all, fields(otel.kind = "client", leasehold.target = self.at.name.as_str()))]
     async fn put(&self, root: String, archive: ByteStream) -> Result<(), Error> {
         self.plain(&[(&root, "root")])?;
         let root = remote::directory(&root, "root")?;
@@ -280,7 +284,6 @@ impl SshSession for Session {
             .await
     }
 
-    #[instrument(target = "leasehold::trace", name = "ssh get", skip_all, fields(otel.kind = "client", leasehold.target = self.at.name.as_str()))]
     async fn get(&self, root: String, path: String) -> Result<ByteStream, Error> {
         self.plain(&[(&root, "root"), (&path, "path")])?;
         let root = remote::directory(&root, "root")?;
@@ -294,7 +297,6 @@ impl SshSession for Session {
             .await
     }
 
-    #[instrument(target = "leasehold::trace", name = "ssh forward", skip_all, fields(otel.kind = "client", leasehold.target = self.at.name.as_str()))]
     async fn forward(&self, port: u16) -> Result<Box<dyn Duplex>, Error> {
         if port == 0 {
             return Err(Error::new(

@@ -19,6 +19,7 @@ use crate::call::{At, CallGate};
 use crate::http::{Answer, Bounds, Destination, Lines, PoolKey, Transport, Wire};
 use crate::rules::{Caught, Effect, Expects, Form, Found, Judged, LineNet, Rules, Seen, Sink};
 use crate::scope::{Action, HttpScope};
+use crate::traced::Asked;
 
 /// How much of a refusal's body the transport tells: one that is this long may have been cut.
 const REFUSAL: usize = 4 * 1024;
@@ -200,7 +201,7 @@ impl Web {
     pub(crate) async fn open(&self, request: HttpRequest) -> Result<Box<dyn HttpLines>, Error> {
         let ready = self.ready(&request, Vec::new(), Form::Open).await?;
         let rules = ready.rules.clone();
-        let (answer, expects) = ready.exchange().await?;
+        let (answer, expects) = ready.begun().await?;
         let head = rules.began(&expects, answer.head.clone())?;
         let lines = answer.lines().map_err(|e| rules.error(e))?;
         Ok(Box::new(Seeing {
@@ -219,7 +220,7 @@ impl Web {
     ) -> Result<(HttpHead, ByteStream), Error> {
         let ready = self.ready(&request, Vec::new(), Form::Download).await?;
         let rules = ready.rules.clone();
-        let (answer, expects) = ready.exchange().await?;
+        let (answer, expects) = ready.begun().await?;
         let head = rules.began(&expects, answer.head)?;
         Ok((head, answer.body.into_stream()))
     }
@@ -263,6 +264,7 @@ impl Web {
             bounds,
             ..
         } = ready.map_err(NoStream::Failed)?;
+        let told = Asked::http("http stream", &at.name, action.as_str());
         let asked = async {
             match switch {
                 Switch::To(protocol) => {
@@ -275,11 +277,23 @@ impl Web {
         };
         let streamed = gate
             .asking(&at.name, asked)
+            .instrument(told.span().clone())
             .await
             .unwrap_or_else(|failed| Err(NoStream::Failed(failed)))
             .map_err(|none| unstreamed(&rules, none));
-        if let Err(NoStream::Failed(error)) = &streamed {
-            gate.refused_late(&at, action, error).await;
+        match &streamed {
+            Err(NoStream::Failed(error)) => {
+                gate.refused_late(&at, action, error).await;
+                told.end::<()>(&Err(error.clone()));
+            }
+            Err(NoStream::Refused { status, .. }) => {
+                told.answered(*status);
+                told.end(&Ok(()));
+            }
+            Ok(_) => {
+                told.answered(101);
+                told.end(&Ok(()));
+            }
         }
         streamed
     }
@@ -295,8 +309,8 @@ enum Switch<'a> {
 }
 
 impl Ready<'_> {
-    /// Sends it; returns when the answer begins.
-    async fn exchange(self) -> Result<(Answer, Expects), Error> {
+    /// Sends it; returns when the answer begins. What becomes of it is told as `asked`.
+    async fn exchange(self, asked: &Asked) -> Result<(Answer, Expects), Error> {
         let Ready {
             gate,
             at,
@@ -309,37 +323,45 @@ impl Ready<'_> {
             bounds,
             ..
         } = self;
-        let span = tracing::info_span!(
-            target: "leasehold::trace",
-            "http exchange",
-            otel.kind = "client",
-            otel.status_code = tracing::field::Empty,
-            http.response.status_code = tracing::field::Empty,
-            "error.type" = tracing::field::Empty,
-            leasehold.target = at.name.as_str(),
-            leasehold.act = action.as_str(),
-        );
         let sent = gate.asking(&at.name, transport.exchange(&pool, wire, &bounds));
-        match sent.instrument(span.clone()).await {
+        match sent.instrument(asked.span().clone()).await {
             Ok(answer) => {
-                span.record("http.response.status_code", answer.head.status);
+                asked.answered(answer.head.status);
                 Ok((answer, expects))
             }
             Err(error) => {
                 let error = rules.error(error);
-                span.record("error.type", error.code.as_str());
-                span.record("otel.status_code", "ERROR");
                 gate.refused_late(&at, action, &error).await;
                 Err(error)
             }
         }
     }
 
+    /// The span of it.
+    fn asked(&self) -> Asked {
+        Asked::http("http exchange", &self.at.name, self.action.as_str())
+    }
+
+    /// Sends it, and answers once the answer has begun.
+    async fn begun(self) -> Result<(Answer, Expects), Error> {
+        let asked = self.asked();
+        let begun = self.exchange(&asked).await;
+        asked.end(&begun);
+        begun
+    }
+
     /// Sends it, and reports what its answer tells the host before it is given on.
     async fn whole(self) -> Result<HttpResponse, Error> {
+        let asked = self.asked();
+        let whole = self.reported(&asked).await;
+        asked.end(&whole);
+        whole
+    }
+
+    async fn reported(self, asked: &Asked) -> Result<HttpResponse, Error> {
         let (sink, gate, target) = (self.sink, self.gate, self.at.name.clone());
         let rules = self.rules.clone();
-        let (answer, expects) = self.exchange().await?;
+        let (answer, expects) = self.exchange(asked).await?;
         // Before anything of an answer that cannot be looked into gets into a text.
         rules.identity(&expects, &answer.head)?;
         let mut glance = rules.glance();

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use leasehold_contract::Error;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 use wasmtime_wasi::{ResourceTable, WasiCtxBuilder};
@@ -100,8 +100,18 @@ pub(crate) struct Made<'a, 'env> {
 const RETRIES: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
+/// Which plugin it is, as people and the records know it.
+pub(crate) struct Named {
+    /// Its key.
+    pub(crate) key: String,
+    /// The digest of its component.
+    pub(crate) revision: String,
+}
+
 /// What a plugin's calls are made of.
 pub(crate) struct Body {
+    /// None before it has said what it is.
+    pub(crate) named: Option<Named>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) pre: InstancePre<State>,
     pub(crate) exports: v0::Exports,
@@ -124,7 +134,8 @@ impl Body {
     {
         let shared = &*self.shared;
         let meter = Arc::new(Meter::new(self.allowance.cpu, Arc::clone(&shared.turns)));
-        let mut under_way = UnderWay::new(&self.counters, &shared.counters, &meter);
+        let span = setup.span(function, self.named.as_ref());
+        let mut under_way = UnderWay::new(&self.counters, &shared.counters, &meter, span.clone());
         let _ticking = shared.ticker.hold();
 
         let whole = meter.measure(async {
@@ -149,8 +160,7 @@ impl Body {
             under_way.memory(store.data().limiter.peak());
             outcome(answer, store.data(), &meter)
         });
-        let span = setup.span(function);
-        let whole = tokio::time::timeout(setup.deadline, whole).instrument(span.clone());
+        let whole = tokio::time::timeout(setup.deadline, whole).instrument(span);
         let result = match whole.await {
             Ok(result) => result,
             Err(_elapsed) => Err(Failure::Timeout {
@@ -158,10 +168,6 @@ impl Body {
                 waits_for: setup.egress.waits_for(),
             }),
         };
-        if let Err(failure) = &result {
-            span.record("error.type", failure.kind());
-            span.record("otel.status_code", "ERROR");
-        }
         under_way.finish(&result);
         if let Some(watch) = &setup.watch {
             watch(Outcome {
@@ -308,22 +314,24 @@ fn failure_of(error: &wasmtime::Error, state: &State, meter: &Meter) -> Failure 
     }
 }
 
-/// Counts a call however it ends, also when its caller drops it.
+/// Counts a call and tells its trace however it ends, also when its caller drops it.
 struct UnderWay<'a> {
     own: &'a Counters,
     all: &'a Counters,
     meter: &'a Meter,
+    span: Span,
     ended: bool,
 }
 
 impl<'a> UnderWay<'a> {
-    fn new(own: &'a Counters, all: &'a Counters, meter: &'a Meter) -> UnderWay<'a> {
+    fn new(own: &'a Counters, all: &'a Counters, meter: &'a Meter, span: Span) -> UnderWay<'a> {
         own.began();
         all.began();
         UnderWay {
             own,
             all,
             meter,
+            span,
             ended: false,
         }
     }
@@ -338,8 +346,16 @@ impl<'a> UnderWay<'a> {
         self.all.remember_memory(peak);
     }
 
+    fn failed(&self, kind: &'static str) {
+        self.span.record("error.type", kind);
+        self.span.record("otel.status_code", "ERROR");
+    }
+
     fn finish<R>(&mut self, result: &Result<R, Failure>) {
         self.ended = true;
+        if let Err(failure) = result {
+            self.failed(failure.kind());
+        }
         let outcome = Some(result.as_ref().map(|_| ()));
         let cpu = self.meter.cpu();
         self.own.ended(outcome, cpu);
@@ -350,6 +366,7 @@ impl<'a> UnderWay<'a> {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         if !self.ended {
+            self.failed("cancelled");
             let cpu = self.meter.cpu();
             self.own.ended(None, cpu);
             self.all.ended(None, cpu);

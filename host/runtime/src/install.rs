@@ -15,7 +15,7 @@ use wasmtime::component::Component;
 
 use crate::audit::{self, Capabilities};
 use crate::cache::{Compiled, Entry};
-use crate::call::{Body, Function};
+use crate::call::{Body, Function, Named};
 use crate::engine::{Runtime, Shared};
 use crate::failure::{Failure, Incompatible, chain};
 use crate::manifest;
@@ -135,6 +135,7 @@ impl Runtime {
         };
         let (mut body, capabilities) = body_of(shared, &component)?;
         let manifest = Arc::new(describe(&body, capabilities).await?);
+        body.named = Some(named(&manifest, &digest));
         body.allowance = shared.allowance(Some(&manifest.request.limits));
         body.counters = Counters::default();
         let ty = component.component_type();
@@ -199,6 +200,7 @@ impl Runtime {
             }
         };
         let (mut body, capabilities) = body_of(shared, &component)?;
+        body.named = Some(named(&manifest, &digest));
         body.allowance = shared.allowance(Some(&manifest.request.limits.min(limits)));
         Ok(Plugin {
             inner: Arc::new(Inner {
@@ -310,6 +312,13 @@ fn demands(shared: &Shared, component: &Component) -> Result<(), InstallError> {
     Ok(())
 }
 
+fn named(manifest: &Manifest, digest: &[u8; 32]) -> Named {
+    Named {
+        key: manifest.key.clone(),
+        revision: crate::text::hex(digest),
+    }
+}
+
 /// Links a component. Its allowance is that of `describe` until its manifest is known.
 fn body_of(
     shared: &Arc<Shared>,
@@ -323,6 +332,7 @@ fn body_of(
     let mut allowance = shared.allowance(None);
     allowance.cpu = allowance.cpu.min(DESCRIBE_CPU);
     let body = Body {
+        named: None,
         shared: Arc::clone(shared),
         pre,
         exports,

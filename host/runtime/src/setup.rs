@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use leasehold_contract::{Call, CallHost, Code, Egress, Error, Level, Purpose, SshSession, Thing};
 use tracing::Span;
 
-use crate::call::Function;
+use crate::call::{Function, Named};
 use crate::failure::Failure;
 
 /// Removes what a text must not show; applied to whatever a component says.
@@ -44,7 +44,7 @@ pub struct CallSetup {
 
 impl CallSetup {
     /// The span of this call of `function`, for a collector of traces; never in the log.
-    pub(crate) fn span(&self, function: Function) -> Span {
+    pub(crate) fn span(&self, function: Function, plugin: Option<&Named>) -> Span {
         let call = &self.call;
         tracing::info_span!(
             target: "leasehold::trace",
@@ -53,6 +53,8 @@ impl CallSetup {
             otel.status_code = tracing::field::Empty,
             "error.type" = tracing::field::Empty,
             leasehold.function = function.as_str(),
+            leasehold.plugin.key = plugin.map(|plugin| plugin.key.as_str()),
+            leasehold.plugin.revision = plugin.map(|plugin| plugin.revision.as_str()),
             leasehold.company = call.company.as_str(),
             leasehold.environment = call.environment.as_deref(),
             leasehold.lease = call.lease.as_ref().map(|lease| lease.id.as_str()),

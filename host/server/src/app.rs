@@ -19,7 +19,6 @@ use crate::api::errors::{ApiError, ErrorCode};
 use crate::http::metrics::Metrics;
 use crate::service::Service;
 use crate::settings::Limits;
-use crate::telemetry::Measures;
 
 /// Shared by all requests; cheap to clone.
 #[derive(Clone)]
@@ -34,7 +33,6 @@ struct Inner {
     tickets: Tickets,
     service: OnceLock<Service>,
     metrics: Metrics,
-    measures: Option<Measures>,
     closing: CancellationToken,
     streams: TaskTracker,
     strangers: Arc<Semaphore>,
@@ -59,7 +57,6 @@ impl App {
         allowed_hosts: &[String],
         listening: Option<std::net::SocketAddr>,
         admission: Admission,
-        measures: Option<Measures>,
         closing: CancellationToken,
     ) -> App {
         let Admission {
@@ -77,7 +74,6 @@ impl App {
             tickets: Tickets::default(),
             service: OnceLock::new(),
             metrics: Metrics::new(),
-            measures,
             closing,
             streams: TaskTracker::new(),
             strangers,
@@ -148,11 +144,6 @@ impl App {
     /// What is counted.
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
-    }
-
-    /// What is measured for a collector, where there is one.
-    pub fn measures(&self) -> Option<&Measures> {
-        self.0.measures.as_ref()
     }
 
     /// Fires when the server was told to stop.

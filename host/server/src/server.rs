@@ -20,12 +20,13 @@ use crate::access::features::Features;
 use crate::access::operations::NoRule;
 use crate::access::operator::{OperatorToken, TokenFileError};
 use crate::app::{Admission, App};
+use crate::figures::Figures;
 use crate::http::listen::{self, ListenError};
 use crate::http::serve;
 use crate::http::signals::Signals;
 use crate::service::{OpenError, Service, ServiceOptions};
 use crate::settings::{LogFormat, Settings};
-use crate::telemetry::{self, Measures, Telemetry};
+use crate::telemetry::{self, Telemetry};
 
 /// What the service gets to end in order when requests have used up the grace.
 const LAST_MOMENT: Duration = Duration::from_secs(2);
@@ -114,7 +115,7 @@ pub fn start_logs(settings: &Settings) -> Result<Option<Telemetry>, String> {
 }
 
 /// Serves until a signal ends it.
-pub async fn run(settings: Settings, measures: Option<Measures>) -> Result<(), ServeError> {
+pub async fn run(settings: Settings, telemetry: Option<&Telemetry>) -> Result<(), ServeError> {
     let signals = Signals::catch().map_err(ServeError::Signals)?;
     let closing = CancellationToken::new();
     let hard = CancellationToken::new();
@@ -123,7 +124,7 @@ pub async fn run(settings: Settings, measures: Option<Measures>) -> Result<(), S
         // First: what the second signal cut may be over before this is asked again, and was not in order.
         biased;
         () = hard.cancelled() => Err(ServeError::Cut),
-        ended = serve_until(&settings, measures, &closing, &hard) => ended,
+        ended = serve_until(&settings, telemetry, &closing, &hard) => ended,
     };
     watching.abort();
     ended
@@ -131,7 +132,7 @@ pub async fn run(settings: Settings, measures: Option<Measures>) -> Result<(), S
 
 async fn serve_until(
     settings: &Settings,
-    measures: Option<Measures>,
+    telemetry: Option<&Telemetry>,
     closing: &CancellationToken,
     hard: &CancellationToken,
 ) -> Result<(), ServeError> {
@@ -165,7 +166,6 @@ async fn serve_until(
                 managed_only: settings.environments.managed_only,
             },
         },
-        measures,
         closing.clone(),
     );
     match doors.address {
@@ -173,6 +173,10 @@ async fn serve_until(
             tracing::info!(%address, socket = %doors.path.display(), "listening");
         }
         None => tracing::info!(socket = %doors.path.display(), "listening"),
+    }
+    let figures = Figures::new(app.metrics().clone());
+    if let Some(telemetry) = telemetry {
+        telemetry.tell(&figures);
     }
     let router = crate::api::router(app.clone());
     let limits = settings.limits.clone();
@@ -200,6 +204,7 @@ async fn serve_until(
     let service = match opened {
         Some(Ok(service)) => {
             app.set_service(service.clone());
+            figures.serve(service.clone());
             tracing::info!("ready");
             closing.cancelled().await;
             Some(service)
@@ -225,6 +230,9 @@ async fn serve_until(
         tracing::warn!("not every request ended within the grace");
     }
     if let Some(service) = service {
+        if telemetry.is_some() {
+            figures.keep().await;
+        }
         let left = until.saturating_duration_since(tokio::time::Instant::now());
         service.shutdown(left.max(LAST_MOMENT)).await;
     }

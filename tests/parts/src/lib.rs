@@ -24,7 +24,7 @@ mod sshd;
 mod tap;
 
 pub use chunks::{Chunks, write_chunks};
-pub use collector::{Collector, Spanned};
+pub use collector::{Collector, Export, Figure, Measured, Spanned};
 pub use false_registry::{FalseRegistry, Hang, MANIFEST, Reply, descriptor, digest_of, manifest};
 pub use key::{Format, KeyPair, Kind};
 pub use owned::listen_as;

@@ -48,14 +48,73 @@ fn what_a_component_asks_over_http_is_of_the_requests_trace_and_holds_no_secret(
 
     let got = collector.got();
     assert!(
-        got.iter().any(|(_, body)| contains(body, b"http exchange")),
+        got.iter()
+            .any(|export| contains(&export.body, b"http exchange")),
         "it is looked at"
     );
     let canaries = Canaries::new(vec![("token", TOKEN.into()), ("payload", PAYLOAD.into())]);
     let got: Vec<(std::path::PathBuf, Vec<u8>)> = got
         .into_iter()
-        .map(|(path, body)| (path.into(), body))
+        .map(|export| (export.path.into(), export.body))
         .collect();
     canaries.absent_from(&got);
     house.keeps_no_secret();
+}
+
+/// All that a span may say.
+const SAID: [&str; 19] = [
+    "http.request.method",
+    "http.route",
+    "http.response.status_code",
+    "error.type",
+    "leasehold.request",
+    "leasehold.function",
+    "leasehold.plugin.key",
+    "leasehold.plugin.revision",
+    "leasehold.company",
+    "leasehold.environment",
+    "leasehold.lease",
+    "leasehold.target",
+    "leasehold.act",
+    // What the bridge adds by itself.
+    "busy_ns",
+    "idle_ns",
+    "level",
+    "target",
+    "thread.id",
+    "thread.name",
+];
+
+#[test]
+fn what_a_backend_refuses_and_what_it_never_answers_are_errors_by_status_or_code_and_no_word_more()
+{
+    let collector = Collector::start().expect("a collector");
+    let Some(mut house) = House::with(API, TOKEN, &["--otlp-endpoint", collector.url()]) else {
+        return;
+    };
+    for fault in [Fault::Refuse("POST", 503), Fault::Down] {
+        house.rooms.set_fault(fault);
+        let refused = house.server.acquire(&house.environment);
+        assert!(refused.status >= 500, "{}", refused.body);
+    }
+    house.rooms.set_fault(Fault::None);
+    house.server.signal(rustix::process::Signal::TERM);
+    assert!(house.server.wait_end().success(), "{}", house.server.log());
+
+    let spans = collector.spans().expect("spans");
+    let failed = |name: &str, kind: &str| {
+        let found = spans.iter().find(|span| {
+            span.name == name && span.failed && span.attribute("error.type") == Some(kind)
+        });
+        assert!(found.is_some(), "{name} {kind}: {spans:?}");
+    };
+    failed("http exchange", "503");
+    failed("http exchange", "unavailable");
+    failed("acquire", "provider");
+    for span in &spans {
+        assert_eq!(span.said, "", "{span:?}");
+        for (name, _) in &span.attributes {
+            assert!(SAID.contains(&name.as_str()), "{name}: {span:?}");
+        }
+    }
 }

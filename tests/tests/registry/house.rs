@@ -1,5 +1,6 @@
 //! A server whose settings know a registry and a key, and what is typed to publish there.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use leasehold_parts::Registry;
@@ -116,10 +117,31 @@ impl House {
         text(&self.server.environment(&draft).expect(201)["id"])
     }
 
+    /// What the activity says that was refused, of rows with this action: by which rule, of what, asked for by what.
+    pub fn turned_down(&self, action: &str) -> BTreeSet<[String; 3]> {
+        let path = format!("/api/activity?outcome=denied&limit=500&action={action}");
+        let rows = self.server.get(&path)["items"].as_array().cloned();
+        let rows = rows.into_iter().flatten();
+        let told = rows.map(|row| {
+            let details = &row["details"];
+            [&details["rule"], &row["subjectId"], &details["operation"]].map(text)
+        });
+        told.collect()
+    }
+
     /// The plugin as it is shown.
     pub fn plugin(&self) -> Value {
         self.server.get("/api/plugins/shape")
     }
+}
+
+/// What [`House::turned_down`] answers for these rules, each of both ways to ask.
+pub fn by_both(rules: &[&str], subject: &str) -> BTreeSet<[String; 3]> {
+    let ways = ["inspectPlugin", "installPlugin"];
+    let all = rules
+        .iter()
+        .flat_map(|rule| ways.map(|way| [*rule, subject, way]));
+    all.map(|one| one.map(str::to_owned)).collect()
 }
 
 /// The reference that a push printed, which must have worked.

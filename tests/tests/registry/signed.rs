@@ -7,7 +7,7 @@ use leasehold_tests::shape::{changed, modest, shaped};
 use leasehold_tests::signing::KeyPair;
 use serde_json::{Value, json};
 
-use crate::house::{House, pushed, registry, source};
+use crate::house::{House, by_both, pushed, registry, source};
 
 /// A refusal whose code says that it is about signatures, and what it says.
 #[track_caller]
@@ -65,6 +65,10 @@ fn unsigned_and_wrongly_signed_plugins_of_a_registry_are_refused_and_the_old_one
         (&serving["digest"], &Value::Null)
     );
     assert_eq!(now["revisions"].as_array().map(Vec::len), Some(1), "{now}");
+    let place = |name: &str| format!("{}/{name}", registry.authority());
+    let mut refused = by_both(&["signature"], &place("acme/shape"));
+    refused.insert(["signature", &place("other/shape"), "installPlugin"].map(str::to_owned));
+    assert_eq!(house.turned_down("registry.denied"), refused);
     house.server.acquire(&box_).expect(201);
     // Signed by the key that counts, beside the stranger's signature, it is installed.
     house.push_signed(&house.acme, &next, &name("2.0"), &[]);
@@ -218,6 +222,9 @@ fn a_file_needs_a_signature_where_the_settings_ask_for_one() {
         "{refused:?}"
     );
     assert_eq!(house.server.get("/api/plugins"), json!([]));
+    let digest = leasehold_parts::digest_of(&component);
+    let refused = by_both(&["signature"], digest.trim_start_matches("sha256:"));
+    assert_eq!(house.turned_down("component.refused"), refused);
 
     let good = house.file("good.sig", house.acme.sign(&component) + "\n");
     let installed = house

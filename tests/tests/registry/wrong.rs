@@ -6,7 +6,7 @@ use leasehold_tests::http::text;
 use leasehold_tests::shape::{changed, modest, shaped};
 use serde_json::{Value, json};
 
-use crate::house::{House, source};
+use crate::house::{House, by_both, source};
 
 #[test]
 fn each_fault_of_a_registry_is_told_and_leaves_the_old_revision_serving_and_nothing_else() {
@@ -19,7 +19,8 @@ fn each_fault_of_a_registry_is_told_and_leaves_the_old_revision_serving_and_noth
     let name = |tag: &str| format!("oci://{}/shape:{tag}", registry.authority());
     let serving = house.granted(&name("1.0"));
     let box_ = house.environment();
-    let activity = || house.server.get("/api/activity?limit=500")["items"].to_string();
+    let done = "/api/activity?outcome=done&limit=500";
+    let activity = || house.server.get(done)["items"].to_string();
     let before = activity();
 
     let next = shaped(&changed(json!({ "version": "2.0.0" })));
@@ -141,7 +142,12 @@ fn each_fault_of_a_registry_is_told_and_leaves_the_old_revision_serving_and_noth
     let refused = house.install(&name("2.0"), &format!("?grant={grant}"));
     assert_eq!(refused.code(), "grant_mismatch", "{}", refused.body);
 
-    assert_eq!(activity(), before, "nothing of it is in the activity");
+    assert_eq!(activity(), before, "nothing of it was done");
+    // What this server's own rules refused is on record, and not what the registry did not give.
+    let place = format!("{}/shape", registry.authority());
+    let mut refused = by_both(&["address", "digest", "realm", "redirect"], &place);
+    refused.insert(["grant", &place, "installPlugin"].map(str::to_owned));
+    assert_eq!(house.turned_down("registry.denied"), refused);
     house.server.acquire(&box_).expect(201);
 }
 
@@ -226,6 +232,11 @@ fn what_is_no_source_is_refused_by_its_field_before_anybody_is_asked() {
         }
     }
     assert!(registry.heard().is_empty() && other.heard().is_empty());
+    let place = |registry: &FalseRegistry, name: &str| format!("{}/{name}", registry.authority());
+    let mut refused = by_both(&["source"], &place(&other, "acme/shape"));
+    refused.extend(by_both(&["source"], &place(&registry, "shape")));
+    refused.extend(by_both(&["source"], &place(&registry, "acmes/shape")));
+    assert_eq!(house.turned_down("registry.denied"), refused);
     let both = house.server.call(
         "POST",
         "/api/plugins?signature=AAAA",

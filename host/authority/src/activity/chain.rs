@@ -58,20 +58,21 @@ impl By {
 
     /// Of whom nothing is proven.
     pub(super) fn nobody() -> By {
+        By::nobody_like("nobody")
+    }
+
+    /// Of one kind of whom nothing is proven.
+    pub(super) fn nobody_like(name: &'static str) -> By {
         By {
             kind: "nobody",
             id: None,
-            name: "nobody".into(),
+            name: name.into(),
         }
     }
 
     /// Of many, where there are too many to name each.
     pub(super) fn others() -> By {
-        By {
-            kind: "nobody",
-            id: None,
-            name: "others".into(),
-        }
+        By::nobody_like("others")
     }
 
     /// What names it best.

@@ -193,6 +193,13 @@ impl Activity {
         self.denials.note(&self.store, chain::By::nobody(), entry);
     }
 
+    /// The same of one kind of nobody, in words of this program's own: each has places of its own, so that none pushes the
+    /// others out.
+    pub fn deny_nobody_like(&self, kind: &'static str, entry: Entry) {
+        let by = chain::By::nobody_like(kind);
+        self.denials.note(&self.store, by, entry);
+    }
+
     /// Tells when rows were added by this process.
     pub fn changes(&self) -> watch::Receiver<i64> {
         self.store.recorded()

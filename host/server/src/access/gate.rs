@@ -18,6 +18,7 @@ use tracing::Instrument;
 
 use super::hosts::{is_unsafe, is_upgrade};
 use super::operator::OperatorToken;
+use super::refused::Door;
 use super::{Caller, Peer, Refused, guarded};
 use crate::api::errors::{ApiError, ErrorCode};
 use crate::app::App;
@@ -73,6 +74,12 @@ pub async fn pass(State(app): State<App>, mut request: Request, next: Next) -> R
             if let Some(refused) = refusal.refused.take() {
                 refusal.refused = Some(refused.of(&mut request).await);
             }
+            if let (Some(door), Some(service)) = (
+                Door::refusing(refusal.code, request.headers()),
+                app.service_if_open(),
+            ) {
+                door.note(service.authority(), known_method(&method), named);
+            }
             refusal.into_response()
         }
     };
@@ -88,10 +95,7 @@ pub async fn pass(State(app): State<App>, mut request: Request, next: Next) -> R
     let status = response.status();
     let took = started.elapsed();
     app.metrics()
-        .request_answered(method.as_str(), route, status.as_u16(), took);
-    if let Some(measures) = app.measures() {
-        measures.request_answered(known_method(&method), route, status.as_u16(), took);
-    }
+        .request_answered(known_method(&method), route, status.as_u16(), took);
     let code = response.extensions().get::<ErrorCode>().map(|c| c.as_str());
     let trace = telemetry::answered(&span, status.as_u16(), code);
     if is_unsafe(&method) || status.is_server_error() {

@@ -1,10 +1,11 @@
-//! What the policy refused, told to the activity.
+//! What the policy refused, and what the door did not let in, told to the activity.
 //!
 //! A refusal carries who asked for what with it to the gate, which notes it once it is an answer: a list that leaves out
 //! what its caller may not see refuses nobody. Noting waits for nothing; the authority bounds what is written.
 
 use axum::RequestExt;
 use axum::extract::{RawPathParams, Request};
+use axum::http::{HeaderMap, HeaderName, header};
 use leasehold_authority::{Actor, Authority, Entry, Operation, Scope};
 use serde_json::json;
 
@@ -95,5 +96,40 @@ impl Refused {
         }
         let entry = Entry::new("access.denied", company.as_deref(), kind, &id, details);
         authority.activity().deny(&self.actor, entry);
+    }
+}
+
+/// A request that was not addressed to this server, or came from a page of another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Door {
+    code: ErrorCode,
+    /// What the request itself says: the name that it was sent to, or the origin of the page.
+    said: String,
+}
+
+impl Door {
+    /// Of a refusal of this code; none where it is another.
+    pub fn refusing(code: ErrorCode, headers: &HeaderMap) -> Option<Door> {
+        let said = |name: HeaderName| {
+            let value = headers.get(name).and_then(|value| value.to_str().ok());
+            shown(value.unwrap_or("unknown"))
+        };
+        let said = match code {
+            ErrorCode::HostNotAllowed => said(header::HOST),
+            ErrorCode::OriginNotAllowed => said(header::ORIGIN),
+            _ => return None,
+        };
+        Some(Door { code, said })
+    }
+
+    /// Notes it.
+    pub fn note(self, authority: &Authority, method: &'static str, route: &str) {
+        let (by, kind) = match self.code {
+            ErrorCode::HostNotAllowed => ("a foreign name", "host"),
+            _ => ("a foreign page", "origin"),
+        };
+        let details = json!({ "code": self.code.as_str(), "method": method, "route": route });
+        let entry = Entry::new("door.refused", None, kind, &self.said, details);
+        authority.activity().deny_nobody_like(by, entry);
     }
 }

@@ -11,6 +11,7 @@ use utoipa_axum::routes;
 use super::errors::ApiError;
 use crate::access::Caller;
 use crate::app::App;
+use crate::figures::{self, Reading};
 
 /// How the server is.
 #[derive(Debug, Serialize, ToSchema)]
@@ -80,11 +81,10 @@ async fn readyz(State(app): State<App>) -> (StatusCode, axum::Json<Health>) {
     responses((status = 200, description = "The metrics", body = String, content_type = "application/openmetrics-text")))]
 async fn metrics(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
     caller.sees_all()?;
-    let mut text = String::with_capacity(8 << 10);
-    app.metrics().encode(&mut text);
-    let stats = app.service()?.stats().await?;
-    crate::http::report::write(&stats, &mut text);
-    text.push_str("# EOF\n");
+    let service = Some(app.service()?.stats().await?);
+    let http = app.metrics().read();
+    let mut text = String::with_capacity(32 << 10);
+    figures::write(&Reading { http, service }, &mut text);
     let head = [(
         header::CONTENT_TYPE,
         "application/openmetrics-text; version=1.0.0; charset=utf-8",

@@ -395,7 +395,7 @@ impl Frame {
 type Sink<'a> = SplitSink<&'a mut WebSocket, Message>;
 
 async fn send(frame: Frame, sink: &mut Sink<'_>, metrics: &Metrics) -> Result<(), Over> {
-    metrics.stream_bytes("out", frame.bytes.len() - 1);
+    metrics.bytes_out(frame.bytes.len() - 1);
     sink.send(Message::Binary(frame.bytes.freeze()))
         .await
         .map_err(gone)
@@ -519,7 +519,7 @@ impl Typing<'_> {
         if self.ended || data.is_empty() {
             return Ok(());
         }
-        self.app.metrics().stream_bytes("in", data.len());
+        self.app.metrics().bytes_in(data.len());
         if self.input.write(data).await.is_err() {
             // The command no longer reads, as with a closed pipe; its end will say how it went.
             self.ended = true;

@@ -36,7 +36,6 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::server;
 use crate::settings::{Places, ServeArgs, Settings};
-use crate::telemetry::Telemetry;
 use client::Client;
 use exit::CliError;
 use output::Output;
@@ -231,7 +230,7 @@ fn is_exec(arguments: impl Iterator<Item = std::ffi::OsString>) -> bool {
 }
 
 fn serve(args: ServeArgs) -> ExitCode {
-    let settings = match Settings::resolve(args, &Places::of_this_user()) {
+    let settings = match Settings::resolve(args.with_environment(), &Places::of_this_user()) {
         Ok(settings) => settings,
         Err(e) => return exit::complain(&e, exit::USAGE),
     };
@@ -249,8 +248,7 @@ fn serve(args: ServeArgs) -> ExitCode {
             Err(message) => return exit::complain(&message, exit::USAGE),
         }
     };
-    let measures = telemetry.as_ref().map(Telemetry::measures);
-    let ended = runtime.block_on(server::run(settings, measures));
+    let ended = runtime.block_on(server::run(settings, telemetry.as_ref()));
     if let Some(telemetry) = telemetry {
         telemetry.end();
     }

@@ -6,6 +6,5 @@
 pub mod linger;
 pub mod listen;
 pub mod metrics;
-pub mod report;
 pub mod serve;
 pub mod signals;

@@ -10,6 +10,7 @@ use leasehold_egress::PoolScope;
 use super::error::ServiceError;
 use super::model::{GrantRequest, PendingOffer, PluginDetails, PluginOffer};
 use super::sources::Offered;
+use super::turned_down::Candidate;
 use super::{Service, narrowing, offer};
 
 impl Service {
@@ -24,7 +25,10 @@ impl Service {
     ) -> Result<PluginOffer, ServiceError> {
         self.accepting()?;
         actor.may(Operation::InspectPlugin)?;
-        let (bytes, source) = self.sources().take(actor, offered).await?;
+        let candidate = Candidate::of(&offered);
+        let taken = self.sources().take(actor, offered).await;
+        let (bytes, source) =
+            self.turned_down(actor, Operation::InspectPlugin, &candidate, taken)?;
         self.catalog().inspect(bytes, source).await
     }
 
@@ -41,10 +45,15 @@ impl Service {
     ) -> Result<PluginDetails, ServiceError> {
         self.accepting()?;
         actor.may(Operation::InstallPlugin)?;
-        let (bytes, source) = self.sources().take(actor, offered).await?;
+        let candidate = Candidate::of(&offered);
         let granted = grant.is_some();
         let catalog = self.catalog();
-        let installed = catalog.install(actor, bytes, source, grant).await?;
+        let installed = async {
+            let (bytes, source) = self.sources().take(actor, offered).await?;
+            catalog.install(actor, bytes, source, grant).await
+        };
+        let installed = installed.await;
+        let installed = self.turned_down(actor, Operation::InstallPlugin, &candidate, installed)?;
         self.plugins_changed().await?;
         if let (true, Some(current)) = (granted, &installed.current) {
             // The same component may have served until now under another grant.
@@ -67,7 +76,9 @@ impl Service {
         self.accepting()?;
         actor.may(Operation::GrantPlugin)?;
         let catalog = self.catalog();
-        let installed = catalog.grant(actor, key, revision, grant).await?;
+        let installed = catalog.grant(actor, key, revision, grant).await;
+        let candidate = Candidate::Installed(key.to_owned());
+        let installed = self.turned_down(actor, Operation::GrantPlugin, &candidate, installed)?;
         self.plugins_changed().await?;
         if let Some(current) = &installed.current {
             self.close_revision(current.digest.clone());

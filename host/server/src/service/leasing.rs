@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use leasehold_authority::{
     Accessor, AcquireIntent, Activation, Actor, Begun, CallerRefs, Error as AuthorityError, Event,
-    Handling, Lease, Status, code,
+    Handling, Lease, Operation, Status, code,
 };
 use leasehold_contract::{Observation, Purpose};
 use leasehold_egress::Reach;
@@ -145,8 +145,8 @@ impl Service {
                 "/companyId",
             )
             .await?;
-        let secrets = self.authority().secrets();
-        secrets.serve(&environment.id, &company).await?;
+        self.serves(actor, Operation::AcquireLease, &environment, &company)
+            .await?;
         let plugin = self.catalog().current(&environment.provider).await?;
         let trial = plugin.admit()?;
         let context = Context::resolve(

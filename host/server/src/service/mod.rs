@@ -38,6 +38,7 @@ mod secrets;
 mod selection;
 mod sources;
 mod teardown;
+mod turned_down;
 mod turns;
 mod values;
 mod web;

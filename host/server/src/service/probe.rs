@@ -60,8 +60,8 @@ impl Service {
             .company_for(actor, &environment, company, "?companyId")
             .await?;
         // Whose secrets these are is asked before any of them is opened, and before anything is leased.
-        let secrets = self.authority().secrets();
-        secrets.serve(&environment.id, &company).await?;
+        self.serves(actor, Operation::ProbeEnvironment, &environment, &company)
+            .await?;
         let report = if environment.is_local() {
             local_report(&company, begun)
         } else if environment.driver == EnvironmentDriver::Sandbox {

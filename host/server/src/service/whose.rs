@@ -3,8 +3,9 @@
 //! What a company owns is used for that company. What all share is used for one of them, which the request names, or
 //! which is the only one that it can be. Decides nothing about access: of the company that it answers the policy is asked.
 
-use leasehold_authority::{Actor, Environment, Error as AuthorityError};
+use leasehold_authority::{Actor, Entry, Environment, Error as AuthorityError, Operation, code};
 use leasehold_contract::FieldViolation;
+use serde_json::json;
 
 use super::Service;
 use super::error::ServiceError;
@@ -64,5 +65,27 @@ impl Service {
                 }
             }
         }
+    }
+
+    /// Refuses for `company` an environment with a secret of another company, before any of them is opened; that it was
+    /// asked for is noted.
+    pub(super) async fn serves(
+        &self,
+        actor: &Actor,
+        operation: Operation,
+        environment: &Environment,
+        company: &str,
+    ) -> Result<(), ServiceError> {
+        let secrets = self.authority().secrets();
+        let served = secrets.serve(&environment.id, company).await;
+        if let Err(AuthorityError::Conflict { code, .. }) = &served
+            && *code == code::ENVIRONMENT_COMPANY_MISMATCH
+        {
+            let details = json!({ "operation": operation.name(), "code": code });
+            let (company, id) = (Some(company), &environment.id);
+            let entry = Entry::new("secret.denied", company, "environment", id, details);
+            self.authority().activity().deny(actor, entry);
+        }
+        Ok(served?)
     }
 }

@@ -30,6 +30,10 @@ pub struct FileSettings {
     pub log_level: Option<String>,
     /// `otlp-endpoint = "http://127.0.0.1:4318"`
     pub otlp_endpoint: Option<String>,
+    /// `otlp-ca = "/etc/leasehold/otel-ca.pem"`
+    pub otlp_ca: Option<PathBuf>,
+    /// `otlp-headers-file = "/etc/leasehold/otel-headers"`
+    pub otlp_headers_file: Option<PathBuf>,
     /// `[limits]`
     pub limits: Option<FileLimits>,
     /// `[plugins]`

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::{Listen, LogFormat};
+use leasehold_egress::Secret;
+
+use super::{Listen, LogFormat, collector};
 
 /// Start the server.
 ///
@@ -80,11 +82,34 @@ pub struct ServeArgs {
     )]
     pub enable_managed_sandbox_only: Option<bool>,
 
-    /// An OpenTelemetry collector that takes traces and metrics by OTLP/HTTP, such as http://127.0.0.1:4318 [default: none]
+    /// An OpenTelemetry collector that takes traces and metrics by OTLP/HTTP, such as http://127.0.0.1:4318 or
+    /// https://otel.example.org [default: none]
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
     pub otlp_endpoint: Option<String>,
+
+    /// Certificates in PEM that the collector is trusted by, in place of the system's [default: the system's]
+    #[arg(long, value_name = "FILE", env = "OTEL_EXPORTER_OTLP_CERTIFICATE")]
+    pub otlp_ca: Option<PathBuf>,
+
+    /// Headers for the collector, such as a key, in a file of mode 0600: NAME=VALUE, with commas or lines between; else
+    /// they are taken from OTEL_EXPORTER_OTLP_HEADERS [default: none]
+    #[arg(long, value_name = "FILE", env = "LEASEHOLD_OTLP_HEADERS_FILE")]
+    pub otlp_headers_file: Option<PathBuf>,
+
+    /// The variable's headers: they are no flag, whose value others could see.
+    #[arg(skip)]
+    pub otlp_headers: Option<Secret>,
 
     /// How long running requests may go on after a signal, in seconds [default: 10]
     #[arg(long, value_name = "SECONDS", env = "LEASEHOLD_SHUTDOWN_GRACE")]
     pub shutdown_grace: Option<u64>,
+}
+
+impl ServeArgs {
+    /// The same, with what is taken from the environment alone.
+    pub fn with_environment(mut self) -> ServeArgs {
+        let headers = std::env::var_os(collector::HEADERS).filter(|text| !text.is_empty());
+        self.otlp_headers = headers.map(|text| Secret::new(text.to_string_lossy().into_owned()));
+        self
+    }
 }

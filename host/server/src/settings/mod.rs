@@ -2,8 +2,9 @@
 //!
 //! Everything is read once at start into [`Settings`]; nothing later looks at the environment again. A key
 //! that the file does not know is an error, so that a typing mistake is never a silent default. Settings
-//! hold paths and numbers, never a secret.
+//! hold paths and numbers; the one secret among them, the headers for a collector, shows nothing of itself.
 
+mod collector;
 mod environments;
 mod file;
 mod flags;
@@ -17,8 +18,9 @@ use std::time::Duration;
 
 use leasehold_egress::HostRoots;
 
-use crate::telemetry::Collector;
+use collector::HeadersFrom;
 
+pub use collector::{Collector, CollectorAccess};
 pub use environments::{EnvironmentSettings, FileManagedSandbox, ManagedSettings};
 pub use file::{FileLimits, FileSettings};
 pub use flags::ServeArgs;
@@ -97,7 +99,7 @@ impl Default for Limits {
 }
 
 /// The whole of it, resolved.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Database, component cache, operator token and socket live here; mode 0700.
     pub data_dir: PathBuf,
@@ -261,12 +263,14 @@ impl Settings {
                 ),
             ));
         }
-        let collector = args.otlp_endpoint.or(file.otlp_endpoint);
-        let collector = collector
+        let variable = args.otlp_headers.map(HeadersFrom::Variable);
+        let headers = args.otlp_headers_file.map(HeadersFrom::File).or(variable);
+        let headers = headers.or(file.otlp_headers_file.map(HeadersFrom::File));
+        let endpoint = args.otlp_endpoint.or(file.otlp_endpoint);
+        let collector = endpoint
             .filter(|url| !url.is_empty())
-            .map(|url| url.parse::<Collector>())
-            .transpose()
-            .map_err(|message| SettingsError::invalid("otlp-endpoint", message))?;
+            .map(|url| Collector::at(&url, args.otlp_ca.or(file.otlp_ca), headers))
+            .transpose()?;
         let limits = limits(args.shutdown_grace, file.limits.unwrap_or_default())?;
         let plugins = file.plugins.unwrap_or_default().resolve()?;
         let environments = environments::Said {

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
+use crate::leased::Leased;
 use crate::server::{Answer, DEADLINE, Server, wait_for};
 
 fn get(server: &Server, token: &str, path: &str) -> Answer {
@@ -223,6 +224,127 @@ fn a_question_for_a_host_key_and_an_export_are_in_the_activity_with_their_end() 
         (&json!(own), &json!("done"), &row["actor"])
     );
     assert_eq!(of(&foreign), [] as [Value; 0]);
+}
+
+#[test]
+fn what_came_under_a_foreign_name_or_from_a_foreign_page_is_recorded_and_pushes_no_refused_token_out()
+ {
+    let server = Server::start();
+    for n in 0..40 {
+        let name = format!("evil-{n}.example");
+        let refused = server.tcp("GET", "/api/companies", &[("host", &name)], "");
+        assert_eq!(refused.code(), "host_not_allowed", "{}", refused.body);
+    }
+    let page = [
+        ("origin", "http://evil.example"),
+        ("content-type", "application/json"),
+    ];
+    for _ in 0..3 {
+        let refused = server.tcp("POST", "/api/companies", &page, "{}");
+        assert_eq!(refused.code(), "origin_not_allowed", "{}", refused.body);
+    }
+    let guess = "lho_".to_owned() + &"0".repeat(64);
+    assert_eq!(get(&server, &guess, "/api/companies").status, 401);
+
+    let denied = server.operator("GET", "/api/activity?outcome=denied&after=0&limit=500", "");
+    let rows = items(&denied);
+    let of = |kind: &str| {
+        let of = rows.iter().filter(|row| row["subjectKind"] == kind);
+        of.collect::<Vec<_>>()
+    };
+    let names = of("host");
+    assert!((20..=21).contains(&names.len()), "{}", denied.body);
+    let first = names
+        .iter()
+        .find(|row| row["subjectId"] == "evil-0.example");
+    let first = first.unwrap();
+    assert_eq!(
+        (
+            &first["action"],
+            &first["actorKind"],
+            &first["details"]["route"]
+        ),
+        (
+            &json!("door.refused"),
+            &json!("nobody"),
+            &json!("/api/companies")
+        )
+    );
+    let pages = of("origin");
+    let times = pages.iter().map(|row| row["times"].as_i64().unwrap());
+    assert!(times.sum::<i64>() >= 1, "{}", denied.body);
+    for page in pages {
+        assert_eq!(page["subjectId"], "http://evil.example", "{page}");
+        assert_eq!(page["actor"], "a foreign page", "{page}");
+        let details = &page["details"];
+        assert_eq!(
+            (&details["code"], &details["method"], &details["route"]),
+            (
+                &json!("origin_not_allowed"),
+                &json!("POST"),
+                &json!("/api/companies")
+            )
+        );
+    }
+    assert_eq!(of("token").len(), 1, "{}", denied.body);
+}
+
+#[test]
+fn a_target_that_shows_another_key_than_it_should_is_recorded_as_refused_and_members_are_not_told_where()
+ {
+    let Some(leased) = Leased::new() else { return };
+    let server = &leased.server;
+    let (port, print) = (
+        leased.sshd.port().to_string(),
+        &leased.sshd.key().fingerprint,
+    );
+    let account = leased.sshd.worker().name.clone();
+    let place = leased.sshd.directory(&account, "others").unwrap();
+    let mut create = vec!["env", "create", "--name", "false", "--host", "127.0.0.1"];
+    create.extend(["--port", &port, "--user", &account, "--key", "key"]);
+    create.extend([
+        "--workspace",
+        place.to_str().unwrap(),
+        "--fingerprint",
+        print,
+    ]);
+    let (well, _, complaint) = leasehold(server, &create);
+    assert!(well, "{complaint}");
+    let path = format!("/api/companies/{}/environments", leased.company);
+    let listed = server.operator("GET", &path, "").json();
+    let listed = listed.as_array().unwrap().iter();
+    let found = listed.clone().find(|one| one["name"] == "false").unwrap();
+    let id = found["id"].as_str().unwrap();
+    let probed = server.operator("POST", &format!("/api/environments/{id}/probe"), "");
+    assert_eq!(probed.json()["ok"], false, "{}", probed.body);
+
+    let denied = server.operator("GET", "/api/activity?action=egress.denied&after=0", "");
+    let rows = items(&denied);
+    let row = rows.iter().find(|row| row["details"]["environment"] == id);
+    let row = row.unwrap_or_else(|| panic!("none of it: {}", denied.body));
+    assert_eq!(
+        (&row["outcome"], &row["companyId"]),
+        (&json!("denied"), &json!(leased.company))
+    );
+    assert_eq!(
+        (&row["details"]["act"], &row["details"]["plugin"]),
+        (&json!("open"), &json!("ssh"))
+    );
+    let told = row["details"]["target"].as_str().unwrap();
+    assert!(told.ends_with(&format!("@127.0.0.1:{port}")), "{row}");
+    let reason = row["details"]["reason"].as_str().unwrap();
+    assert!(reason.contains("host key"), "{row}");
+    // Its company's members see that, and not where.
+    let (_, member) = server.token_of("member", Some(&leased.company));
+    let path = format!(
+        "/api/companies/{}/activity?action=egress.denied",
+        leased.company
+    );
+    let seen = get(server, &member, &path);
+    assert!(!items(&seen).is_empty(), "{}", seen.body);
+    for hidden in [&format!("127.0.0.1:{port}"), "host key"] {
+        assert!(!seen.body.contains(hidden), "{hidden}: {}", seen.body);
+    }
 }
 
 #[test]

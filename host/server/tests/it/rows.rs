@@ -195,6 +195,18 @@ fn a_secret_of_one_company_stops_a_probe_and_a_lease_for_another_before_anything
         json!([])
     );
     assert_eq!(accesses(), json!([]));
+    let denied = server.operator("GET", "/api/activity?action=secret.denied&after=0", "");
+    let denied = denied.json()["items"].as_array().cloned().unwrap();
+    let mut told: Vec<&str> = Vec::new();
+    for row in &denied {
+        assert_eq!(
+            (&row["subjectId"], &row["companyId"], &row["outcome"]),
+            (&json!(all), &json!(other), &json!("denied"))
+        );
+        told.extend(row["details"]["operation"].as_str());
+    }
+    told.sort_unstable();
+    assert_eq!(told, ["acquireLease", "probeEnvironment"], "{denied:?}");
     let good = probe(&one);
     assert_eq!(good.json()["ok"], true, "{}", good.body);
     let had = wait_for("the accesses", || {
