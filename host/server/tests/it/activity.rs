@@ -1,8 +1,9 @@
 //! The activity as its readers meet it: what was refused is in it, it can be followed over any end of the server, and what
 //! was taken away is proven.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
@@ -26,28 +27,51 @@ struct Event {
     data: Value,
 }
 
+/// Asks for a stream: the status line, and what comes after it.
+fn opened(
+    server: &Server,
+    token: &str,
+    path: &str,
+    last: Option<&str>,
+) -> (String, BufReader<TcpStream>) {
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let last = last.map_or(String::new(), |id| format!("last-event-id: {id}\r\n"));
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nhost: localhost:{}\r\nconnection: close\r\nauthorization: Bearer {token}\r\n{last}\r\n",
+        server.port
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    (line, reader)
+}
+
+/// The status and the body of a stream that is refused; one that begins is not waited for.
+fn refusal(server: &Server, token: &str, path: &str, last: Option<&str>) -> (u16, String) {
+    let (line, mut rest) = opened(server, token, path, last);
+    let status = line.split(' ').nth(1).unwrap().parse().unwrap();
+    assert_ne!(status, 200, "{path} {last:?}");
+    let mut answer = String::new();
+    rest.read_to_string(&mut answer).unwrap();
+    (status, answer)
+}
+
 /// A client that follows the activity.
 struct Follower(BufReader<TcpStream>);
 
 impl Follower {
     fn new(server: &Server, token: &str, path: &str, last: Option<i64>) -> Follower {
-        let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
-        stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        let last = last.map_or(String::new(), |id| format!("last-event-id: {id}\r\n"));
-        let head = format!(
-            "GET {path} HTTP/1.1\r\nhost: localhost:{}\r\nauthorization: Bearer {token}\r\n{last}\r\n",
-            server.port
-        );
-        stream.write_all(head.as_bytes()).unwrap();
-        let mut reader = BufReader::new(stream);
-        let mut line = String::new();
-        reader.read_line(&mut line).unwrap();
+        let last = last.map(|id| id.to_string());
+        let (line, reader) = opened(server, token, path, last.as_deref());
         assert!(line.starts_with("HTTP/1.1 200 "), "{line}");
         Follower(reader)
     }
 
-    /// The next event; none when the stream has ended.
+    /// The next event; none when the stream has ended. What is only said to be alive is not waited for for ever.
     fn next(&mut self) -> Option<Event> {
+        let until = Instant::now() + DEADLINE;
         let mut event = Event {
             id: None,
             kind: None,
@@ -55,8 +79,10 @@ impl Follower {
         };
         loop {
             let mut line = String::new();
-            if self.0.read_line(&mut line).unwrap_or(0) == 0 {
-                return None;
+            match self.0.read_line(&mut line) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("nothing came"),
+                Err(_) | Ok(0) => return None,
+                Ok(_) => assert!(Instant::now() < until, "nothing came"),
             }
             let line = line.trim_end();
             // The encoding's own lines between say nothing.
@@ -73,6 +99,7 @@ impl Follower {
 
     /// The next row.
     fn row(&mut self) -> Value {
+        let until = Instant::now() + DEADLINE;
         loop {
             let event = self.next().expect("a row");
             if event.kind.as_deref() == Some("activity") {
@@ -80,6 +107,7 @@ impl Follower {
                 return event.data;
             }
             assert_eq!(event.kind, None, "{event:?}");
+            assert!(Instant::now() < until, "no row came");
         }
     }
 }
@@ -118,6 +146,7 @@ fn what_the_policy_refuses_is_in_the_activity_with_who_what_and_which_row() {
                 row["subjectId"],
                 row["details"]["operation"],
                 row["details"]["code"],
+                row["details"]["owner"],
                 row["companyId"],
             ])
         })
@@ -132,6 +161,7 @@ fn what_the_policy_refuses_is_in_the_activity_with_who_what_and_which_row() {
             "sec_1",
             "getSecret",
             "forbidden",
+            null,
             own
         ]),
         json!([
@@ -141,10 +171,29 @@ fn what_the_policy_refuses_is_in_the_activity_with_who_what_and_which_row() {
             foreign,
             "getCompany",
             "not_found",
+            foreign,
             null
         ]),
-        json!(["token.refused", null, "token", gone_id, null, null, null]),
-        json!(["token.refused", null, "token", "unknown", null, null, null]),
+        json!([
+            "token.refused",
+            null,
+            "token",
+            gone_id,
+            null,
+            null,
+            null,
+            null
+        ]),
+        json!([
+            "token.refused",
+            null,
+            "token",
+            "unknown",
+            null,
+            null,
+            null,
+            null
+        ]),
     ];
     wanted.sort_by_key(Value::to_string);
     assert_eq!(told, wanted, "{}", denied.body);
@@ -278,14 +327,13 @@ fn a_stream_shows_what_its_reader_may_see_and_ends_with_its_token() {
     assert_eq!(last.kind.as_deref(), Some("error"), "{last:?}");
     assert_eq!(last.data["details"]["code"], "unauthenticated");
     assert_eq!(follower.next(), None);
-    let wrong = [
-        ("authorization", format!("Bearer {}", server.home.token())),
-        ("last-event-id", "soon".to_owned()),
-    ];
-    let wrong: Vec<(&str, &str)> = wrong.iter().map(|(n, v)| (*n, v.as_str())).collect();
-    let refused = server.tcp("GET", "/api/activity/stream", &wrong, "");
-    assert_eq!((refused.status, &*refused.code()), (400, "bad_request"));
-    assert!(refused.body.contains("Last-Event-ID"), "{}", refused.body);
+    let operator = server.home.token();
+    for wrong in ["soon", "-1", "1.5", ""] {
+        let (status, answer) = refusal(&server, &operator, "/api/activity/stream", Some(wrong));
+        assert_eq!(status, 400, "{wrong:?}");
+        assert!(answer.contains("Last-Event-ID"), "{wrong:?}: {answer}");
+        assert!(answer.contains("bad_request"), "{wrong:?}: {answer}");
+    }
 }
 
 #[test]
@@ -300,26 +348,77 @@ fn as_many_follow_as_the_server_takes_and_the_next_is_told() {
             follower
         })
         .collect();
-    let refused = get(&server, &token, path);
-    assert_eq!(
-        (refused.status, &*refused.code()),
-        (503, "too_many_connections")
-    );
+    for path in [path, "/api/activity/export"] {
+        let (status, answer) = refusal(&server, &token, path, None);
+        assert_eq!(status, 503, "{path}");
+        assert!(answer.contains("too_many_connections"), "{path}: {answer}");
+    }
     // They do not keep others from anything else, and their places come back.
     assert_eq!(get(&server, &token, "/api/activity").status, 200);
     all.pop();
     wait_for("a place", || {
-        let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
-        let host = server.port;
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nhost: localhost:{host}\r\nauthorization: Bearer {token}\r\n\r\n"
-        )
-        .unwrap();
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).unwrap();
+        let (line, _) = opened(&server, &token, path, None);
         line.starts_with("HTTP/1.1 200 ").then_some(())
     });
+}
+
+#[test]
+fn a_stream_takes_the_filters_of_a_page_and_leaves_out_none_of_many_rows() {
+    let server = Server::start();
+    let token = server.home.token();
+    let acme = server.company("acme");
+    let (_, member) = server.token_of("member", Some(&acme));
+    assert_eq!(get(&server, &member, "/api/tokens").status, 403);
+    // More than a stream reads at once.
+    let many: Vec<String> = (0..130).map(|n| server.company(&format!("{n}"))).collect();
+    let last = many.last().unwrap();
+    for filter in [
+        "actor=member".to_owned(),
+        "action=token.".to_owned(),
+        "subjectKind=token".to_owned(),
+        format!("subject={last}"),
+        "outcome=denied".to_owned(),
+    ] {
+        let page = server.operator("GET", &format!("/api/activity?after=0&{filter}"), "");
+        let first = items(&page).into_iter().next().expect(&filter);
+        let path = format!("/api/activity/stream?after=0&{filter}");
+        let followed = Follower::new(&server, &token, &path, None).row();
+        assert_eq!(followed, first, "{filter}");
+        assert_ne!(
+            followed["position"], 1,
+            "{filter}: the first of all is another"
+        );
+    }
+    let path = "/api/activity/stream?after=0&action=company.created";
+    let mut follower = Follower::new(&server, &token, path, None);
+    for id in [&acme].into_iter().chain(&many) {
+        assert_eq!(follower.row()["subjectId"], **id);
+    }
+    // By pages too, in both directions: each once.
+    let walk = |from: &str, by: &str| {
+        let (mut all, mut next) = (Vec::new(), from.to_owned());
+        loop {
+            let path = format!("/api/activity?action=company.created&limit=40{next}");
+            let page = server.operator("GET", &path, "");
+            let rows = items(&page);
+            let goes_on = page.json()["next"].as_i64();
+            let ids = rows.iter().map(|row| row["subjectId"].clone());
+            all.extend(ids);
+            assert!(all.len() <= many.len() + 1, "{by}: none comes twice");
+            match goes_on {
+                Some(position) if !rows.is_empty() => next = format!("&{by}={position}"),
+                _ => return all,
+            }
+        }
+    };
+    let mut wanted: Vec<Value> = [&acme]
+        .into_iter()
+        .chain(&many)
+        .map(|id| json!(id))
+        .collect();
+    assert_eq!(walk("&after=0", "after"), wanted);
+    wanted.reverse();
+    assert_eq!(walk("", "before"), wanted);
 }
 
 /// The command with these arguments: whether it went well, what it printed and what it complained.
@@ -392,6 +491,19 @@ fn a_kept_head_and_an_export_prove_later_what_was_there() {
     ] {
         std::fs::write(&wrong, text).unwrap();
         refused(&server, &check, why);
+    }
+    // It is the caller's word, and no failure of the server.
+    let other = "0".repeat(64);
+    for (method, path) in [("GET", "chain"), ("POST", "check-export")] {
+        let path = format!("/api/activity/{path}?sequence=1&head={other}");
+        let headers = [("content-type", "application/x-ndjson")];
+        let refused = server.with(method, &path, &headers, "");
+        assert_eq!(
+            (refused.status, &*refused.code()),
+            (409, "conflict"),
+            "{path}: {}",
+            refused.body
+        );
     }
     let offline = ["activity", "verify", "--offline", "--head", &head];
     refused(&server, &offline, "another server uses it");
