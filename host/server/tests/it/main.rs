@@ -18,6 +18,7 @@ mod leased;
 mod lifecycle;
 mod live;
 mod once;
+mod pages;
 mod policy;
 mod rows;
 mod secrets;
