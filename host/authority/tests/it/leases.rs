@@ -1,5 +1,6 @@
 //! Leases: the intent, the stored steps, fences, journal and claims.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use leasehold_authority::*;
@@ -622,4 +623,36 @@ async fn lists_page_newest_first_and_filter() {
         (6, 1)
     );
     assert_eq!(counts.len(), 8);
+}
+
+#[tokio::test]
+async fn leases_of_one_moment_are_each_on_one_page() {
+    let p = Place::new().await;
+    let f = p.furnished().await;
+    let mut begun = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let (leases, intent) = (p.leases(), f.intent());
+        begun.spawn(async move { leases.begin(&operator(), intent).await.unwrap().lease });
+    }
+    let made = begun.join_all().await;
+    let moments: BTreeSet<i64> = made.iter().map(|lease| lease.created_at).collect();
+    assert!(moments.len() < made.len(), "some share a moment");
+    let (mut seen, mut cursor) = (Vec::new(), None);
+    loop {
+        let filter = LeaseFilter {
+            limit: 1,
+            cursor,
+            ..Default::default()
+        };
+        let page = p.leases().list(&filter).await.unwrap();
+        seen.extend(page.items.into_iter().map(|lease| lease.id));
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    seen.sort();
+    let mut ids: Vec<String> = made.into_iter().map(|lease| lease.id).collect();
+    ids.sort();
+    assert_eq!(seen, ids);
 }
