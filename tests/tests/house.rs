@@ -307,3 +307,44 @@ fn no_room_has_a_name_that_says_nothing() {
         .collect();
     assert!(empty.is_empty(), "rooms named for nothing: {empty:#?}");
 }
+
+/// Files of the host that may read what an actor is, each with what for; of them the policy alone decides by it.
+const WHO: [(&str, &str); 7] = [
+    ("host/authority/src/actor.rs", "says what actors there are"),
+    ("host/authority/src/policy/mod.rs", "decides"),
+    (
+        "host/authority/src/token.rs",
+        "keeps what a token makes of its holder",
+    ),
+    ("host/authority/src/idempotency.rs", "names whose key it is"),
+    ("host/server/src/access/gate.rs", "proves who asks"),
+    ("host/server/src/api/tokens.rs", "shows and makes tokens"),
+    (
+        "host/server/src/service/progress.rs",
+        "names whose request it is",
+    ),
+];
+
+#[test]
+fn nothing_but_the_policy_decides_by_what_an_actor_is() {
+    // A provider's operations have roles, too, of other names.
+    let said = ["ActorKind::", "Role::Admin", "Role::Member", "Role::Agent"];
+    let mut readers = BTreeSet::new();
+    for path in files(".rs") {
+        let shown = shown(&path);
+        let serves = shown.starts_with("host/") && shown.contains("/src/");
+        if !serves || shown.ends_with("_tests.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("reads");
+        let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        if said.iter().any(|said| code.contains(said)) {
+            readers.insert(shown);
+        }
+    }
+    let allowed: BTreeSet<String> = WHO.iter().map(|(file, _)| (*file).to_owned()).collect();
+    assert_eq!(
+        readers, allowed,
+        "files that read what an actor is, and those that may: ask `policy` what somebody may do"
+    );
+}

@@ -34,6 +34,10 @@ pub mod code {
     pub const ENVIRONMENT_COMPANY_MISMATCH: &str = "environment_company_mismatch";
     /// The server keeps the environment as its settings say; only its variables can be changed.
     pub const ENVIRONMENT_PLATFORM_MANAGED: &str = "environment_platform_managed";
+    /// Others than one company use the environment, so that it cannot become that company's own; details count them.
+    pub const ENVIRONMENT_USED_BY_OTHER_COMPANIES: &str = "environment_used_by_other_companies";
+    /// Leases of the environment wait for their cleanup; details count them.
+    pub const ENVIRONMENT_PENDING_SANDBOX_CLEANUP: &str = "environment_pending_sandbox_cleanup";
     /// Nobody leases the server's own machine.
     pub const ENVIRONMENT_LOCAL: &str = "environment_local";
     /// The row is at another revision than the caller's precondition names; details have `revision`.
@@ -52,6 +56,8 @@ pub mod code {
     pub const IDEMPOTENCY_SPENT: &str = "idempotency_spent";
     /// The lease's state does not allow it; details have `status`.
     pub const LEASE_STATE: &str = "lease_state";
+    /// No new lease: the run that it would be for has ended.
+    pub const RUN_ENDED: &str = "run_ended";
     /// The lease has expired.
     pub const LEASE_EXPIRED: &str = "lease_expired";
     /// The execution has another outcome already; details have it.

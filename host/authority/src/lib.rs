@@ -44,7 +44,7 @@ pub use company::{Companies, Company};
 pub use environment::{
     ActiveRuntimeUse, BlastRadius, Defaults, Environment, EnvironmentDraft, EnvironmentDriver,
     EnvironmentFilter, EnvironmentPatch, EnvironmentSecrets, EnvironmentStatus, Environments,
-    HOLDERS, LOCAL, LeaseHolder, Managed, SecretRef, SecretUse, StaticReferences,
+    HOLDERS, LOCAL, LeaseHolder, Managed, OthersUse, SecretRef, SecretUse, StaticReferences,
 };
 pub use error::{Error, Result, code};
 pub use execution::{Execution, ExecutionStatus, Executions, NewExecution, Outcome, Settled};
@@ -57,7 +57,7 @@ pub use lease::{
     AcquireIntent, AskedBefore, Begun, CLAIM, CallerRefs, ClockGuard, Expiry, Handling,
     JournalEntry, KeptPlace, KeptSecret, LABEL_ACQUISITION, LABEL_HOST, LABEL_LEASE, LABEL_OWNER,
     LABEL_REQUEST, Lease, LeaseFilter, LeasePage, Leases, Made, PinnedVersion, ResourceClaim,
-    Standing, Transition, Trust, usable,
+    RunEnd, Standing, Transition, Trust, usable,
 };
 pub use open::{Authority, OpenError, Options};
 pub use plugin::{

@@ -334,6 +334,7 @@ impl Authority {
         Assignees {
             store: Arc::clone(&self.shared.store),
             keys: Arc::clone(&self.shared.keys),
+            environments: Arc::clone(&self.shared.environments),
         }
     }
 

@@ -2,8 +2,10 @@
 //! no target, each time in words of its own, what is listed says so at once, and what is leased goes on.
 
 use leasehold_tests::http::text;
+use leasehold_tests::rows::edit;
 use leasehold_tests::server::Server;
 use leasehold_tests::shape::{changed, modest};
+use leasehold_tests::wait::until;
 use serde_json::{Value, json};
 
 use crate::crashes::trip;
@@ -185,4 +187,40 @@ fn a_capability_that_an_upgrade_takes_away_is_gone_from_what_is_offered_and_from
         (&json!("active"), &first)
     );
     assert_eq!(server.release(&lease)["status"], "released");
+}
+
+#[test]
+fn a_provider_that_could_not_be_loaded_at_the_start_says_so_and_is_back_without_anybody_asking() {
+    let Some(mut server) = Server::start() else {
+        return;
+    };
+    server.install("null").expect(201);
+    environment(&server, "box", "null", &json!({}));
+    assert_eq!(in_list(&server, "box")["withheld"], Value::Null);
+    server.kill();
+    // Its bytes are not what was installed, and nothing compiled is left of them.
+    let database = server.data().join("leasehold.db");
+    edit(&database, "CREATE TABLE kept AS SELECT * FROM components");
+    edit(&database, "UPDATE components SET bytes = x'00'");
+    std::fs::remove_dir_all(server.data().join("compiled")).expect("what is compiled goes");
+    server.spawn();
+    server.wait_ready();
+    let withheld = in_list(&server, "box")["withheld"].clone();
+    assert_eq!(withheld["by"], "health", "{withheld}");
+    let said = withheld["reason"].as_str().unwrap_or_default();
+    assert!(said.contains("cannot be loaded"), "{withheld}");
+    let path = format!("/api/companies/{}/environments/select", server.company());
+    let needed = json!({ "required": ["lifecycle"] });
+    let candidates = || {
+        let chosen = server.call("POST", &path, Some(&needed)).expect(200);
+        chosen["candidateCount"].as_i64()
+    };
+    assert_eq!(candidates(), Some(0));
+    let sound = "UPDATE components SET bytes =
+                     (SELECT bytes FROM kept WHERE kept.digest = components.digest)";
+    edit(&database, sound);
+    until("the provider to be back", || {
+        (candidates() == Some(1)).then_some(())
+    });
+    assert_eq!(in_list(&server, "box")["withheld"], Value::Null);
 }

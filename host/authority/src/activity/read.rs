@@ -9,7 +9,7 @@ use crate::store::{Db, Row};
 /// Which rows to list.
 #[derive(Clone, Debug, Default)]
 pub struct ActivityFilter {
-    /// Of this company only.
+    /// Of this company only: its own rows, and those of environments that all companies share.
     pub company: Option<String>,
     /// By this actor only: a token's id, or what the row calls the actor or its kind.
     pub actor: Option<String>,
@@ -41,9 +41,29 @@ impl ActivityFilter {
         }
     }
 
-    /// The statement: rows up to `top` where that is given.
+    /// The statement: rows up to `top` where that is given. A company's are its own and those that tell of an environment
+    /// which all companies share, each by the index of `(company_id, position)`.
     fn query(&self, top: Option<i64>) -> QueryBuilder<Db> {
-        let mut query = QueryBuilder::new("SELECT * FROM activity WHERE position ");
+        let mut query = QueryBuilder::new("SELECT * FROM activity WHERE ");
+        if let Some(company) = &self.company {
+            query.push("company_id = ").push_bind(company.clone());
+            query.push(" AND ");
+            self.narrow(&mut query, top);
+            query.push(" UNION ALL SELECT * FROM activity WHERE company_id IS NULL");
+            query.push(" AND action >= 'environment.' AND action < 'environment/' AND ");
+        }
+        self.narrow(&mut query, top);
+        query.push(" ORDER BY position");
+        if self.after.is_none() {
+            query.push(" DESC");
+        }
+        query.push(" LIMIT ").push_bind(self.limit());
+        query
+    }
+
+    /// Everything but whose.
+    fn narrow(&self, query: &mut QueryBuilder<Db>, top: Option<i64>) {
+        query.push("position ");
         match (self.after, self.before) {
             (Some(after), _) => query.push("> ").push_bind(after),
             (None, before) => query.push("< ").push_bind(before.unwrap_or(i64::MAX)),
@@ -52,7 +72,6 @@ impl ActivityFilter {
             query.push(" AND position <= ").push_bind(top);
         }
         let texts = [
-            (" AND company_id = ", &self.company),
             (" AND subject_kind = ", &self.subject_kind),
             (" AND subject = ", &self.subject),
         ];
@@ -82,12 +101,6 @@ impl ActivityFilter {
         if let Some(until) = self.until {
             query.push(" AND at < ").push_bind(until);
         }
-        query.push(" ORDER BY position");
-        if self.after.is_none() {
-            query.push(" DESC");
-        }
-        query.push(" LIMIT ").push_bind(self.limit());
-        query
     }
 }
 

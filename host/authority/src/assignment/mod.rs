@@ -14,11 +14,11 @@ use serde_json::json;
 
 pub use resolve::{Level, Resolution, Said, WhoseAssignment};
 pub use row::{Assignee, AssigneeKind, AssignmentCounts, Links};
-pub(crate) use row::{clear, counts, sign_again};
+pub(crate) use row::{clear, counts, counts_of_others, load, sign_again, store};
 
 use crate::activity::Entry;
 use crate::actor::Actor;
-use crate::environment::{self, EnvironmentDriver, EnvironmentStatus};
+use crate::environment::{self, EnvironmentDriver, EnvironmentMemory, EnvironmentStatus};
 use crate::error::{Error, Result, Violations, code};
 use crate::keys::Keys;
 use crate::store::{Store, Tx, is_unique_violation};
@@ -60,6 +60,7 @@ pub struct AssigneePage {
 pub struct Assignees {
     pub(crate) store: Arc<Store>,
     pub(crate) keys: Arc<Keys>,
+    pub(crate) environments: Arc<EnvironmentMemory>,
 }
 
 fn checked_id(pointer: &str, id: &str) -> Result<()> {
@@ -73,8 +74,14 @@ fn checked_id(pointer: &str, id: &str) -> Result<()> {
 }
 
 /// Fails unless `id` is an environment that may be assigned in `company`.
-async fn may_be_assigned(tx: &mut Tx, company: &str, id: &str) -> Result<()> {
+async fn may_be_assigned(
+    tx: &mut Tx,
+    memory: &EnvironmentMemory,
+    company: &str,
+    id: &str,
+) -> Result<()> {
     let environment = environment::load(&mut tx.db, &tx.keys, id).await?;
+    let environment = memory.shown(environment)?;
     if !environment::is_seen_by(&environment, company) {
         return Err(Error::not_found("environment", id));
     }
@@ -143,6 +150,7 @@ impl Assignees {
         }
         let (actor, company) = (actor.clone(), company.to_owned());
         let (given, links, environment) = (new.id, new.links, new.environment);
+        let memory = Arc::clone(&self.environments);
         let claim = idempotency::current();
         self.store
             .write(move |tx| {
@@ -150,7 +158,7 @@ impl Assignees {
                     company::must_exist(&mut tx.db, &company).await?;
                     check_links(tx, kind, &company, &links).await?;
                     if let Some(environment) = &environment {
-                        may_be_assigned(tx, &company, environment).await?;
+                        may_be_assigned(tx, &memory, &company, environment).await?;
                     }
                     let made = Assignee {
                         id: match given {
@@ -162,6 +170,7 @@ impl Assignees {
                         name,
                         environment_id: environment,
                         links,
+                        ended_at: None,
                         created_at: tx.now(),
                         updated_at: tx.now(),
                     };
@@ -213,6 +222,7 @@ impl Assignees {
             Some(Some(name)) => Some(Some(name::checked("/name", &name)?)),
         };
         let environment = patch.environment;
+        let memory = Arc::clone(&self.environments);
         let (actor, id) = (actor.clone(), id.to_owned());
         self.store
             .write(move |tx| {
@@ -221,7 +231,7 @@ impl Assignees {
                     if let Some(Some(environment)) = &environment
                         && before.environment_id.as_ref() != Some(environment)
                     {
-                        may_be_assigned(tx, &before.company_id, environment).await?;
+                        may_be_assigned(tx, &memory, &before.company_id, environment).await?;
                     }
                     let after = Assignee {
                         name: name.unwrap_or_else(|| before.name.clone()),

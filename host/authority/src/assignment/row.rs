@@ -160,6 +160,8 @@ pub struct Assignee {
     pub environment_id: Option<String>,
     /// What it belongs to.
     pub links: Links,
+    /// When a run ended, in milliseconds since the epoch; none while it goes on, and of any other row.
+    pub ended_at: Option<i64>,
     /// Milliseconds since the epoch.
     pub created_at: i64,
     /// Milliseconds since the epoch.
@@ -179,7 +181,7 @@ pub struct AssignmentCounts {
     pub issues: i64,
 }
 
-/// Over all but the times, which decide nothing.
+/// Over all but the times that decide nothing.
 fn mac(keys: &Keys, row: &Assignee) -> Mac {
     let mac = Mac::new(&keys.targets, "assignee")
         .text(row.kind.as_str())
@@ -187,9 +189,13 @@ fn mac(keys: &Keys, row: &Assignee) -> Mac {
         .text(&row.company_id)
         .text_or(row.name.as_deref())
         .text_or(row.environment_id.as_deref());
-    AssigneeKind::ALL
+    let mac = AssigneeKind::ALL
         .into_iter()
-        .fold(mac, |mac, kind| mac.text_or(row.links.of(kind)))
+        .fold(mac, |mac, kind| mac.text_or(row.links.of(kind)));
+    match row.ended_at {
+        None => mac,
+        Some(at) => mac.text("ended").int(at),
+    }
 }
 
 fn assignee(keys: &Keys, row: &Row) -> Result<Assignee> {
@@ -210,6 +216,7 @@ fn assignee(keys: &Keys, row: &Row) -> Result<Assignee> {
             workspace: row.try_get("workspace_id")?,
             issue: row.try_get("issue_id")?,
         },
+        ended_at: row.try_get("ended_at")?,
         created_at: row.try_get("created_at")?,
         updated_at: row.try_get("updated_at")?,
     };
@@ -219,7 +226,7 @@ fn assignee(keys: &Keys, row: &Row) -> Result<Assignee> {
     Ok(found)
 }
 
-pub(super) async fn load<'e>(
+pub(crate) async fn load<'e>(
     db: impl sqlx::Executor<'e, Database = Db>,
     keys: &Keys,
     kind: AssigneeKind,
@@ -273,10 +280,11 @@ pub(super) async fn insert(tx: &mut Tx, row: &Assignee) -> Result<()> {
 }
 
 /// Writes what may change of a row.
-pub(super) async fn store(tx: &mut Tx, row: &Assignee) -> Result<()> {
+pub(crate) async fn store(tx: &mut Tx, row: &Assignee) -> Result<()> {
     let mac = mac(&tx.keys, row).done();
     sqlx::query(
-        "UPDATE assignees SET name = $3, environment_id = $4, updated_at = $5, mac = $6 WHERE kind = $1 AND id = $2",
+        "UPDATE assignees SET name = $3, environment_id = $4, updated_at = $5, mac = $6, ended_at = $7
+         WHERE kind = $1 AND id = $2",
     )
     .bind(row.kind.as_str())
     .bind(&row.id)
@@ -284,6 +292,7 @@ pub(super) async fn store(tx: &mut Tx, row: &Assignee) -> Result<()> {
     .bind(&row.environment_id)
     .bind(row.updated_at)
     .bind(&mac[..])
+    .bind(row.ended_at)
     .execute(&mut tx.db)
     .await?;
     Ok(())
@@ -332,10 +341,22 @@ pub(crate) async fn counts<'e>(
     db: impl sqlx::Executor<'e, Database = Db>,
     environment: &str,
 ) -> Result<AssignmentCounts> {
+    // No company has this id.
+    counts_of_others(db, environment, "").await
+}
+
+/// The same of the rows of every other company than this one.
+pub(crate) async fn counts_of_others<'e>(
+    db: impl sqlx::Executor<'e, Database = Db>,
+    environment: &str,
+    company: &str,
+) -> Result<AssignmentCounts> {
     let rows: Vec<(String, i64)> = sqlx::query_as(
-        "SELECT kind, COUNT(*) FROM assignees WHERE environment_id = $1 GROUP BY kind",
+        "SELECT kind, COUNT(*) FROM assignees WHERE environment_id = $1 AND company_id <> $2
+         GROUP BY kind",
     )
     .bind(environment)
+    .bind(company)
     .fetch_all(db)
     .await?;
     let count = |kind: AssigneeKind| {

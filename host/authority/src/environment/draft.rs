@@ -117,6 +117,9 @@ pub struct EnvironmentDraft {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct EnvironmentPatch {
+    /// Another company whose own it is to be; `null` for one that all companies share.
+    #[serde(deserialize_with = "present")]
+    pub company_id: Option<Option<String>>,
     /// Another name.
     pub name: Option<String>,
     /// Another description; `null` removes it.

@@ -8,6 +8,7 @@
 mod default;
 mod delete;
 mod draft;
+mod owner;
 mod reserved;
 mod row;
 mod standing;
@@ -24,6 +25,7 @@ pub use draft::{
     EnvironmentDraft, EnvironmentDriver, EnvironmentPatch, EnvironmentSecrets, EnvironmentStatus,
     SecretUse,
 };
+pub use owner::OthersUse;
 pub use row::{Environment, EnvironmentFilter};
 pub(crate) use row::{
     EnvironmentMemory, is_seen_by, load, raise_for_provider, raise_target, sign_again,
@@ -174,8 +176,16 @@ impl Environments {
                     idempotency::made(tx, claim.as_ref(), &environment.id).await?;
                     let company = environment.company_id.as_deref();
                     secret::put_pasted(tx, &actor, company, &environment.name, pasted).await?;
-                    secret::bind(tx, &actor, company, &environment.id, checked.wanted, false)
-                        .await?;
+                    secret::bind(
+                        tx,
+                        &actor,
+                        company,
+                        &environment.id,
+                        checked.wanted,
+                        false,
+                        false,
+                    )
+                    .await?;
                     tx.record(
                         &actor,
                         Entry::new(
@@ -211,16 +221,46 @@ impl Environments {
         draft: EnvironmentDraft,
         secrets: impl Into<EnvironmentSecrets>,
     ) -> Result<Environment> {
+        self.save(actor, id, expected_revision, None, draft, secrets.into())
+            .await
+    }
+
+    /// The same, and from then on it is this company's own, or shared by all where there is none. A conflict while others
+    /// use what becomes one company's own; its details are the [`OthersUse`].
+    pub async fn update_and_move(
+        &self,
+        actor: &Actor,
+        id: &str,
+        expected_revision: i64,
+        company: Option<String>,
+        draft: EnvironmentDraft,
+        secrets: impl Into<EnvironmentSecrets>,
+    ) -> Result<Environment> {
+        let owner = Some(company);
+        self.save(actor, id, expected_revision, owner, draft, secrets.into())
+            .await
+    }
+
+    async fn save(
+        &self,
+        actor: &Actor,
+        id: &str,
+        expected_revision: i64,
+        owner: Option<Option<String>>,
+        draft: EnvironmentDraft,
+        secrets: EnvironmentSecrets,
+    ) -> Result<Environment> {
         actor.may(Operation::UpdateEnvironment)?;
         let EnvironmentSecrets {
             uses,
             pasted,
             endpoints,
-        } = secrets.into();
+        } = secrets;
         let save = Save {
             actor: actor.clone(),
             id: id.to_owned(),
             expected_revision,
+            owner,
             checked: draft::check(draft, uses)?,
             pasted,
             endpoints,
@@ -333,6 +373,7 @@ struct Save {
     actor: Actor,
     id: String,
     expected_revision: i64,
+    owner: Option<Option<String>>,
     checked: draft::Checked,
     pasted: Vec<PastedSecret>,
     endpoints: Vec<String>,
@@ -344,6 +385,7 @@ async fn update(tx: &mut Tx, save: Save) -> Result<Environment> {
         actor,
         id,
         expected_revision,
+        owner,
         checked,
         pasted,
         endpoints,
@@ -360,21 +402,28 @@ async fn update(tx: &mut Tx, save: Save) -> Result<Environment> {
         ));
     }
     standing::may_become(&before, &checked.draft)?;
+    let company = owner.unwrap_or_else(|| before.company_id.clone());
+    let moved = company != before.company_id;
+    if moved {
+        owner::may_be(tx, &before, company.as_deref()).await?;
+    }
     check_provider(tx, &checked.draft).await?;
     let d = checked.draft;
-    row::name_is_free(tx, before.company_id.as_deref(), &d.name, Some(&id)).await?;
+    let turned = d.driver != before.driver
+        || d.provider != before.provider
+        || d.config != before.config
+        || endpoints != before.endpoints;
+    if turned {
+        owner::may_turn(tx, &before).await?;
+    }
+    let owned_by = company.as_deref();
+    row::name_is_free(tx, owned_by, &d.name, Some(&id)).await?;
     let as_before = d.config == before.config && d.env_vars == before.env_vars;
-    secret::put_pasted(tx, &actor, before.company_id.as_deref(), &d.name, pasted).await?;
-    let rebound = secret::bind(
-        tx,
-        &actor,
-        before.company_id.as_deref(),
-        &id,
-        checked.wanted,
-        as_before,
-    )
-    .await?;
+    secret::put_pasted(tx, &actor, owned_by, &d.name, pasted).await?;
+    let wanted = checked.wanted;
+    let rebound = secret::bind(tx, &actor, owned_by, &id, wanted, as_before, moved).await?;
     let differences = [
+        ("companyId", moved),
         ("name", d.name != before.name),
         ("description", d.description != before.description),
         ("driver", d.driver != before.driver),
@@ -393,7 +442,9 @@ async fn update(tx: &mut Tx, save: Save) -> Result<Environment> {
         || changed
             .iter()
             .any(|f| matches!(*f, "driver" | "provider" | "config" | "envVars"));
+    let left = moved.then(|| before.company_id.clone()).flatten();
     let environment = Environment {
+        company_id: company,
         name: d.name,
         description: d.description,
         driver: d.driver,
@@ -411,22 +462,24 @@ async fn update(tx: &mut Tx, save: Save) -> Result<Environment> {
     row::store(tx, &environment)
         .await
         .map_err(taken(environment.name.clone()))?;
-    tx.record(
-        &actor,
-        Entry::new(
+    let told = json!({
+        "changed": changed,
+        "configKeys": environment.config.len(),
+        "envVars": environment.env_vars.len(),
+        "targetRevision": environment.target_revision,
+    });
+    // The company that had it for itself is told, too: to that it is gone, or everybody's.
+    let all = [environment.company_id.as_deref(), left.as_deref()];
+    for company in &all[..if left.is_some() { 2 } else { 1 }] {
+        let entry = Entry::new(
             "environment.updated",
-            environment.company_id.as_deref(),
+            *company,
             "environment",
             &id,
-            json!({
-                "changed": changed,
-                "configKeys": environment.config.len(),
-                "envVars": environment.env_vars.len(),
-                "targetRevision": environment.target_revision,
-            }),
-        ),
-    )
-    .await?;
+            told.clone(),
+        );
+        tx.record(&actor, entry).await?;
+    }
     memory.forget_after(tx);
     Ok(environment)
 }

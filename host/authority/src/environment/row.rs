@@ -287,7 +287,7 @@ pub(super) async fn store(tx: &mut Tx, e: &Environment) -> Result<()> {
     sqlx::query(
         "UPDATE environments SET name = $2, description = $3, driver = $4, provider = $5, config = $6,
              env_vars = $7, metadata = $8, status = $9, revision = $10, target_revision = $11,
-             updated_at = $12, mac = $13, endpoints = $14
+             updated_at = $12, mac = $13, endpoints = $14, company_id = $15
          WHERE id = $1",
     )
     .bind(&e.id)
@@ -304,6 +304,7 @@ pub(super) async fn store(tx: &mut Tx, e: &Environment) -> Result<()> {
     .bind(e.updated_at)
     .bind(&mac[..])
     .bind(&texts.endpoints)
+    .bind(&e.company_id)
     .execute(&mut tx.db)
     .await?;
     Ok(())

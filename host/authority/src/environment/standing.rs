@@ -201,7 +201,8 @@ impl Environments {
                             Environment::of(id::fresh("env_")?, None, draft, endpoints, now);
                         made.managed = true;
                         row::insert(tx, &made).await?;
-                        secret::bind(tx, &actor, None, &made.id, checked.wanted, false).await?;
+                        secret::bind(tx, &actor, None, &made.id, checked.wanted, false, false)
+                            .await?;
                         created(tx, &actor, &made).await?;
                         memory.forget_after(tx);
                         return Ok(made);
@@ -227,7 +228,7 @@ impl Environments {
                         let mut wanted = checked.wanted;
                         let own = draft::variables(&before.env_vars)?;
                         wanted.extend(own);
-                        secret::bind(tx, &actor, None, &before.id, wanted, true).await?;
+                        secret::bind(tx, &actor, None, &before.id, wanted, true, false).await?;
                     }
                     let kept = Environment {
                         name,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sqlx::SqliteConnection;
 
 use super::record::{self, CallerRefs, Intent, PinnedVersion, purpose_str};
-use super::{CLAIM_MS, Lease, Leases, ttl_ms};
+use super::{CLAIM_MS, Lease, Leases, run, ttl_ms};
 use crate::activity::Entry;
 use crate::actor::Actor;
 use crate::environment::{self, Environment, EnvironmentStatus};
@@ -177,6 +177,7 @@ impl Leases {
                 fresh: false,
             });
         }
+        run::goes_on(tx, &company, intent.caller.run.as_deref()).await?;
         may_lease(tx, &environment, &intent).await?;
         alone(tx, &intent).await?;
         let id = id::fresh("lease_")?;

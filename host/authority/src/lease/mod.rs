@@ -14,6 +14,7 @@ pub mod machine;
 mod made;
 mod query;
 mod record;
+mod run;
 mod work;
 
 use std::sync::{Arc, Mutex};
@@ -32,6 +33,7 @@ pub use made::{KeptPlace, KeptSecret, Made};
 pub use query::{LeaseFilter, LeasePage};
 pub(crate) use record::sign_again;
 pub use record::{CallerRefs, Lease, PinnedVersion};
+pub use run::RunEnd;
 pub use work::Expiry;
 
 use crate::error::{Error, Result};

@@ -146,6 +146,7 @@ operations! {
     ListRuns                "listRuns"                      SEE   NO;
     CreateRun               "createRun"                     NO    NO;
     GetRun                  "getRun"                        SEE   NO;
+    EndRun                  "endRun"                        NO    USE;
 
     AcquireLease            "acquireLease"                  NO    USE;
     AcquireChosenLease      "acquireChosenLease"            NO    USE;

@@ -65,7 +65,8 @@ async fn bound(tx: &mut Tx, environment: &str) -> Result<BTreeMap<String, Bound>
 
 /// Makes the bindings of an environment exactly `wanted`. What stays the same keeps its binding; everything
 /// else is bound anew or unbound, and recorded. `as_before` says that the references are those that are stored: then one
-/// whose secret was deleted by force may stay as it is, without a binding. Returns whether anything changed.
+/// whose secret was deleted by force may stay as it is, without a binding. With `moved` the environment was another
+/// company's until now, and whatever it refers to is bound anew. Returns whether anything changed.
 pub(crate) async fn bind(
     tx: &mut Tx,
     actor: &Actor,
@@ -73,6 +74,7 @@ pub(crate) async fn bind(
     environment: &str,
     wanted: Vec<Wanted>,
     as_before: bool,
+    moved: bool,
 ) -> Result<bool> {
     let keys = Arc::clone(&tx.keys);
     let mut before = bound(tx, environment).await?;
@@ -84,6 +86,7 @@ pub(crate) async fn bind(
         let selector = want.selector.stored();
         let old = before.remove(&want.pointer);
         if let Some(old) = &old
+            && !moved
             && old.secret_id == want.secret_id
             && old.selector == selector
             && old.sites == sites

@@ -310,3 +310,78 @@ async fn a_row_that_was_edited_in_the_database_decides_nothing() {
     };
     assert!(is_corrupt(rows.resolve(&f.company, &whose).await));
 }
+
+#[tokio::test]
+async fn a_run_that_ends_takes_its_leases_along_in_one_step_and_nothing_begins_for_it_any_more() {
+    let p = Place::new().await;
+    let f = p.furnished().await;
+    let other = p.company("other").await;
+    let run = |id: &str| new(id);
+    make(&p, AssigneeKind::Run, &f.company, run("r1")).await;
+    make(&p, AssigneeKind::Run, &other, run("r2")).await;
+    let begin = async |who: &Actor, run: Option<&str>| {
+        let caller = CallerRefs {
+            run: run.map(str::to_owned),
+            ..CallerRefs::default()
+        };
+        let intent = AcquireIntent {
+            caller,
+            ..f.intent()
+        };
+        p.leases().begin(who, intent).await.map(|begun| begun.lease)
+    };
+    let first = begin(&operator(), Some("r1")).await.unwrap();
+    let second = begin(&operator(), Some("r1")).await.unwrap();
+    // Of the same name in another company, and of no run.
+    let foreign = begin(&operator(), Some("r2")).await.unwrap();
+    let free = begin(&operator(), None).await.unwrap();
+    // Something unsafe was sent for one of them: it is to be looked for.
+    p.leases()
+        .unsafe_sent(&first.id, first.epoch)
+        .await
+        .unwrap();
+    let of_run = |run: &str| Actor {
+        kind: ActorKind::Token {
+            id: "tok_x".into(),
+            role: Role::Agent {
+                company: f.company.clone(),
+                run: Some(run.into()),
+            },
+        },
+        display: "agent".into(),
+    };
+    for stranger in [agent(&other), of_run("r9")] {
+        let refused = p.leases().end_run(&stranger, "r1").await;
+        assert!(
+            matches!(refused, Err(Error::NotFound { .. })),
+            "{refused:?}"
+        );
+    }
+    let ended = p.leases().end_run(&of_run("r1"), "r1").await.unwrap();
+    assert!(ended.run.ended_at.is_some());
+    let mut ids: Vec<&str> = ended.leases.iter().map(|l| &*l.lease.id).collect();
+    ids.sort_unstable();
+    let mut both = [&*first.id, &*second.id];
+    both.sort_unstable();
+    assert_eq!(ids, both);
+    let status = async |id: &str| p.leases().get(id).await.unwrap().status;
+    assert_eq!(status(&first.id).await, Status::Releasing);
+    // Nothing was sent for the other: it is over.
+    assert_eq!(status(&second.id).await, Status::Failed);
+    for untouched in [&foreign, &free] {
+        assert_eq!(status(&untouched.id).await, Status::Acquiring);
+    }
+    assert_eq!(code_of(begin(&operator(), Some("r1")).await), "run_ended");
+    begin(&operator(), Some("r2")).await.unwrap();
+    // It stays over, whatever is asked and whoever edits it, and its release is worked on.
+    let again = p.leases().end_run(&operator(), "r1").await.unwrap();
+    assert_eq!(
+        (again.leases.len(), again.run.ended_at),
+        (0, ended.run.ended_at)
+    );
+    let work = p.leases().claim_work(10).await.unwrap();
+    assert!(work.iter().any(|lease| lease.id == first.id), "{work:?}");
+    p.edit("UPDATE assignees SET ended_at = NULL WHERE id = 'r1'")
+        .await;
+    assert!(is_corrupt(begin(&operator(), Some("r1")).await));
+}

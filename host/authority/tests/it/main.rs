@@ -15,6 +15,7 @@ mod executions;
 mod idempotency;
 mod leases;
 mod made;
+mod moved;
 mod opening;
 mod place;
 mod plugins;

@@ -253,6 +253,17 @@ fn a_target_is_read_strictly_and_every_violation_is_told_at_once() {
         ]
     );
     assert!(SshTarget::from_config(&json!([])).is_err());
+    // What a program could take for an option is no account and no host.
+    for (host, username, pointer) in [
+        ("box.example.org", "-oProxyCommand=x", "/username"),
+        ("-oProxyCommand=x", "ci", "/host"),
+    ] {
+        let key = "-----BEGIN OPENSSH PRIVATE KEY-----\nAA==\n-----END OPENSSH PRIVATE KEY-----";
+        let target = json!({ "host": host, "username": username, "privateKey": key });
+        let wrong = SshTarget::from_config(&target).unwrap_err();
+        let pointers: Vec<&str> = wrong.iter().map(|v| v.pointer.as_str()).collect();
+        assert_eq!(pointers, [pointer]);
+    }
 }
 
 #[test]

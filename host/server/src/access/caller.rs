@@ -7,6 +7,7 @@ use leasehold_authority::{Actor, Operation, Scope, View};
 
 use super::Refused;
 use crate::api::errors::ApiError;
+use crate::app::App;
 
 /// Who asks, and what for. Handlers take it as an extractor.
 #[derive(Clone, Debug)]
@@ -60,6 +61,19 @@ impl Caller {
     /// 404 of another's.
     pub fn sees_company(&self, company: &str) -> Result<View, ApiError> {
         self.sees(Scope::Company(company), "company", company)
+    }
+
+    /// The same, where what is answered would not say by itself that there is no such company.
+    ///
+    /// # Errors
+    /// 404 of another's, and of one that is nobody's.
+    pub async fn sees_known_company(&self, app: &App, company: &str) -> Result<View, ApiError> {
+        let view = self.sees_company(company)?;
+        // Who is bound to companies is bound to some that exist.
+        if self.companies().is_none() {
+            app.service()?.authority().companies().get(company).await?;
+        }
+        Ok(view)
     }
 }
 

@@ -23,7 +23,10 @@ impl Features {
     /// 403 with a code of its own for each switch.
     pub fn check(self, operation: Operation, path: &str) -> Result<(), ApiError> {
         let about = path.split('/').any(|part| part == "environments")
-            || operation == Operation::FetchHostKey;
+            || matches!(
+                operation,
+                Operation::FetchHostKey | Operation::AcquireChosenLease
+            );
         if about && !self.environments {
             return Err(ApiError::new(
                 ErrorCode::EnvironmentsDisabled,

@@ -4,6 +4,7 @@
 //! names, as the others may hold what a provider or a target said, or where something is.
 
 use axum::extract::State;
+use axum::response::Response;
 use leasehold_authority::{ActivityFilter, ActivityOutcome, ActivityRow, View};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -13,6 +14,7 @@ use utoipa_axum::routes;
 
 use super::body::{Id, Query};
 use super::errors::{ApiError, shown};
+use super::pages::Place;
 use super::time::Time;
 use crate::access::Caller;
 use crate::app::App;
@@ -189,8 +191,9 @@ async fn page(
     app: &App,
     view: View,
     company: Option<String>,
+    place: &Place,
     query: ActivityQuery,
-) -> Result<axum::Json<ActivityPage>, ApiError> {
+) -> Result<Response, ApiError> {
     let filter = query.filter(company)?;
     let rows = app.service()?.authority().activity().list(&filter).await?;
     let last = rows.last().map(|row| row.position);
@@ -198,8 +201,12 @@ async fn page(
         Some(after) => Some(last.unwrap_or(after)),
         None => last.filter(|_| rows.len() == filter.limit as usize),
     };
+    let full = rows.len() == filter.limit as usize;
+    let parameter = filter.after.map_or("before", |_| "after");
+    let link = last.filter(|_| full).map(|last| last.to_string());
     let items = rows.into_iter().map(|row| seen(row, view)).collect();
-    Ok(axum::Json(ActivityPage { items, next }))
+    let page = ActivityPage { items, next };
+    Ok(place.answer_from(page, parameter, link.as_deref()))
 }
 
 /// Read a company's activity
@@ -210,10 +217,11 @@ async fn of_company(
     State(app): State<App>,
     caller: Caller,
     Id(company): Id,
+    place: Place,
     Query(query): Query<ActivityQuery>,
-) -> Result<axum::Json<ActivityPage>, ApiError> {
-    let view = caller.sees_company(&company)?;
-    page(&app, view, Some(company), query).await
+) -> Result<Response, ApiError> {
+    let view = caller.sees_known_company(&app, &company).await?;
+    page(&app, view, Some(company), &place, query).await
 }
 
 /// Read all activity
@@ -223,10 +231,11 @@ async fn of_company(
 async fn of_all(
     State(app): State<App>,
     caller: Caller,
+    place: Place,
     Query(query): Query<ActivityQuery>,
-) -> Result<axum::Json<ActivityPage>, ApiError> {
+) -> Result<Response, ApiError> {
     let view = caller.sees_all()?;
-    page(&app, view, None, query).await
+    page(&app, view, None, &place, query).await
 }
 
 /// A row as somebody sees it who sees so much of it.

@@ -226,7 +226,7 @@ async fn of_company(
     Query(query): Query<FollowQuery>,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
-    let view = caller.sees_company(&company)?;
+    let view = caller.sees_known_company(&app, &company).await?;
     follow(app, caller, view, Some(company), query, headers).await
 }
 

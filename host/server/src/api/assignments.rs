@@ -44,6 +44,8 @@ pub struct AssigneeView {
     workspace_id: Option<String>,
     /// Of a run.
     issue_id: Option<String>,
+    /// When a run ended; none while it goes on.
+    ended_at: Option<Time>,
     created_at: Time,
     updated_at: Time,
 }
@@ -60,6 +62,7 @@ impl From<Assignee> for AssigneeView {
             project_id: row.links.project,
             workspace_id: row.links.workspace,
             issue_id: row.links.issue,
+            ended_at: row.ended_at.map(Into::into),
             created_at: row.created_at.into(),
             updated_at: row.updated_at.into(),
         }
@@ -234,7 +237,7 @@ async fn page(
     company: &str,
     query: AssigneeQuery,
 ) -> Result<Response, ApiError> {
-    caller.sees_company(company)?;
+    caller.sees_known_company(app, company).await?;
     let limit = pages::limit(query.limit)?;
     let assignees = app.service()?.authority().assignees();
     let page = assignees
@@ -414,10 +417,48 @@ mod runs {
         "getRun" "Get a run"
     );
 
+    /// A run that has ended.
+    #[derive(Debug, Serialize, ToSchema)]
+    #[serde(rename_all = "camelCase")]
+    struct RunEndView {
+        run: AssigneeView,
+        /// The leases that were its own, and are released now.
+        lease_ids: Vec<String>,
+    }
+
+    /// End a run
+    ///
+    /// Every lease that was made for it is released, commands that run on them are ended first, and none begins for it any
+    /// more. Once it is answered nothing of that is lost, whatever becomes of the server. A run that has ended is ended.
+    #[utoipa::path(post, path = "/api/runs/{runId}/end", operation_id = "endRun", tag = "assignment",
+        params(("runId" = String, Path, description = "The run's id")),
+        responses((status = 200, description = "The run, and which leases end with it", body = RunEndView)))]
+    async fn end(
+        State(app): State<App>,
+        caller: Caller,
+        Id(id): Id,
+    ) -> Result<axum::Json<RunEndView>, ApiError> {
+        let service = app.service()?;
+        let kind = AssigneeKind::Run;
+        let row = service.authority().assignees().get(kind, &id).await?;
+        let scope = Scope::Run {
+            company: &row.company_id,
+            run: Some(&id),
+        };
+        caller.sees(scope, kind.as_str(), &id)?;
+        let ended = service.end_run(&caller, &id).await?;
+        let leases = ended.leases.into_iter();
+        Ok(axum::Json(RunEndView {
+            run: ended.run.into(),
+            lease_ids: leases.map(|ended| ended.lease.id).collect(),
+        }))
+    }
+
     pub(super) fn router() -> OpenApiRouter<App> {
         OpenApiRouter::new()
             .routes(routes!(list, create))
             .routes(routes!(get))
+            .routes(routes!(end))
     }
 }
 

@@ -187,6 +187,10 @@ const STATUSES: &[&str] = &["active", "archived"];
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schema(as = EnvironmentPatch)]
 pub struct EnvironmentPatchBody {
+    /// Another company whose own it is to be; `null` makes it one that all companies share.
+    #[serde(default, deserialize_with = "told")]
+    #[schema(value_type = Option<String>)]
+    company_id: Option<Option<String>>,
     name: Option<String>,
     /// `null` removes it.
     #[serde(default, deserialize_with = "told")]
@@ -224,6 +228,7 @@ impl TryFrom<EnvironmentPatchBody> for EnvironmentPatch {
 
     fn try_from(body: EnvironmentPatchBody) -> Result<EnvironmentPatch, ApiError> {
         Ok(EnvironmentPatch {
+            company_id: body.company_id,
             name: body.name,
             description: body.description,
             driver: body.driver.as_deref().map(driver).transpose()?,
@@ -307,6 +312,7 @@ async fn seen(app: &App, caller: &Caller, id: &str) -> Result<(Environment, View
 }
 
 fn filter(query: &EnvironmentQuery) -> Result<EnvironmentFilter, ApiError> {
+    super::ids::check_filter("provider", query.provider.as_deref())?;
     let status = query.status.as_deref().map(|text| {
         EnvironmentStatus::parse(text).ok_or_else(|| one_of("?status", text, STATUSES))
     });

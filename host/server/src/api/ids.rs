@@ -70,7 +70,7 @@ fn wrong(parameter: &str, value: &str) -> Option<String> {
                 .is_some_and(|rest| (1..=LONGEST).contains(&rest.len()) && letters(rest)),
             format!("`{prefix}` and lower-case letters and digits"),
         ),
-        ("key", None) => (
+        ("key" | "provider", None) => (
             value.len() <= 63
                 && !value.is_empty()
                 && !value.starts_with('-')

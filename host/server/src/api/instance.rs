@@ -127,7 +127,7 @@ async fn get_default(
     caller: Caller,
     Id(company): Id,
 ) -> Result<axum::Json<DefaultView>, ApiError> {
-    caller.sees_company(&company)?;
+    caller.sees_known_company(&app, &company).await?;
     defaults(&app, &company).await
 }
 

@@ -298,7 +298,7 @@ async fn list_of_company(
     place: Place,
     Query(query): Query<LeaseQuery>,
 ) -> Result<Response, ApiError> {
-    let view = caller.sees_company(&company)?;
+    let view = caller.sees_known_company(&app, &company).await?;
     page(&app, &caller, &place, view, vec![company], None, query).await
 }
 

@@ -140,7 +140,7 @@ pub fn finish(mut document: OpenApi) -> Bytes {
                 let parameters = operation.parameters.get_or_insert_default();
                 parameters.push(RefOr::T(idempotency_key()));
             }
-            let paged = |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(known) if known.name == "cursor");
+            let paged = |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(known) if ["cursor", "before"].contains(&known.name.as_str()));
             if operation.parameters.iter().flatten().any(paged)
                 && let Some(RefOr::T(page)) = operation.responses.responses.get_mut("200")
             {

@@ -121,8 +121,18 @@ pub fn of<T>(
 impl Place {
     /// An answer, with the address of the next page where there is one.
     pub fn answer(&self, body: impl Serialize, next: Option<&str>) -> Response {
+        self.answer_from(body, "cursor", next)
+    }
+
+    /// The same of a list whose next page is asked for by another parameter.
+    pub fn answer_from(
+        &self,
+        body: impl Serialize,
+        parameter: &str,
+        next: Option<&str>,
+    ) -> Response {
         let mut response = axum::Json(body).into_response();
-        if let Some(link) = next.and_then(|next| self.link("cursor", next)) {
+        if let Some(link) = next.and_then(|next| self.link(parameter, next)) {
             response.headers_mut().insert(header::LINK, link);
         }
         response

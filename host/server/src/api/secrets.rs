@@ -262,7 +262,7 @@ async fn listed(
     query: SecretQuery,
 ) -> Result<Response, ApiError> {
     match company {
-        Some(company) => caller.sees_company(company)?,
+        Some(company) => caller.sees_known_company(app, company).await?,
         None => caller.sees_all()?,
     };
     let purpose = purpose("?purpose", query.purpose.as_deref())?;

@@ -142,6 +142,11 @@ pub enum RunCommand {
         /// Its id
         id: String,
     },
+    /// End one: its leases are released, and none begins for it any more
+    End {
+        /// Its id
+        id: String,
+    },
 }
 
 impl RunCommand {
@@ -151,6 +156,11 @@ impl RunCommand {
             RunCommand::Create(new) => RowCommand::Create(new),
             RunCommand::List { company } => RowCommand::List { company },
             RunCommand::Get { id } => RowCommand::Get { id },
+            RunCommand::End { id } => {
+                let path = format!("/api/runs/{}/end", encode(&id));
+                out.value(&client.post(&path, None).await?)?;
+                return Ok(DONE);
+            }
         };
         command.run("runs", client, out).await
     }

@@ -70,6 +70,12 @@ pub enum EnvCommand {
         /// Remove a variable (repeat for more)
         #[arg(long = "unset-var", value_name = "NAME")]
         unset_vars: Vec<String>,
+        /// From now on all companies share it
+        #[arg(long, conflicts_with = "owner")]
+        shared: bool,
+        /// From now on it is this company's own, by id or name; refused while others use it
+        #[arg(long, value_name = "COMPANY")]
+        owner: Option<String>,
         #[command(flatten)]
         draft: Box<DraftArgs>,
     },
@@ -227,6 +233,8 @@ impl EnvCommand {
                 env,
                 status,
                 unset_vars,
+                shared,
+                owner,
                 draft,
             } => {
                 let id = environment_id(client, &draft.company, &env).await?;
@@ -237,6 +245,12 @@ impl EnvCommand {
                     .await?;
                 if let Some(status) = status {
                     body["status"] = status.into();
+                }
+                if shared {
+                    body["companyId"] = Value::Null;
+                }
+                if let Some(owner) = owner {
+                    body["companyId"] = InCompany::named(&owner).id(client).await?.into();
                 }
                 for name in unset_vars {
                     if !body["envVars"][&name].is_null() {

@@ -125,6 +125,7 @@ impl Service {
         let said: Vec<String> = (patch.config.iter().flatten())
             .map(|(field, _)| field.clone())
             .collect();
+        let owner = patch.company_id.clone();
         let draft = before.patched(patch);
         let works_again =
             draft.status == EnvironmentStatus::Active && before.status != EnvironmentStatus::Active;
@@ -135,7 +136,7 @@ impl Service {
             draft,
             mut uses,
             mut endpoints,
-        } = match self.checked_as(&before, draft.clone()).await {
+        } = match self.checked_as(&before, &owner, draft.clone()).await {
             Ok(checked) => checked,
             // A provider that is gone must not keep anybody from renaming or archiving what is configured for it.
             Err(
@@ -161,9 +162,19 @@ impl Service {
             endpoints,
         };
         let environments = self.authority().environments();
-        Ok(environments
-            .update(actor, id, before.revision, draft, secrets)
-            .await?)
+        let revision = before.revision;
+        Ok(match owner {
+            None => {
+                environments
+                    .update(actor, id, revision, draft, secrets)
+                    .await?
+            }
+            Some(company) => {
+                environments
+                    .update_and_move(actor, id, revision, company, draft, secrets)
+                    .await?
+            }
+        })
     }
 
     /// A draft of what an environment shall become, checked as [`Service::checked`] does; the server's own machine has
@@ -171,6 +182,7 @@ impl Service {
     async fn checked_as(
         &self,
         before: &Environment,
+        owner: &Option<Option<String>>,
         draft: EnvironmentDraft,
     ) -> Result<Checked, ServiceError> {
         if before.is_local() {
@@ -180,8 +192,9 @@ impl Service {
                 endpoints: Vec::new(),
             });
         }
-        let company = before.company_id.as_deref().unwrap_or_default();
-        self.checked(company, draft).await
+        let company = owner.as_ref().unwrap_or(&before.company_id);
+        self.checked(company.as_deref().unwrap_or_default(), draft)
+            .await
     }
 
     /// Deletes an environment; answers what it was, and how many leases were ended for it. With `end_reusable`, leases that

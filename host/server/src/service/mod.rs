@@ -193,6 +193,7 @@ impl Service {
         let plugins = self.inner.catalog.load_all().await?;
         self.stand().await?;
         self.background(self.clone().mind_managed());
+        self.background(self.clone().mind_plugins());
         self.background(self.clone().work());
         self.wake();
         self.inner.ready.store(true, Ordering::Release);

@@ -109,6 +109,40 @@ impl Catalog {
         Ok(plugins.len())
     }
 
+    /// Loads what new work would use and what could not be loaded before: the disk was full, a file was not to be read.
+    /// Answers how many still cannot be. That they cannot was said in the log when it was first seen.
+    pub(crate) async fn load_missing(&self) -> usize {
+        let mut missing = Vec::new();
+        {
+            let standing = self.standing.read().unwrap_or_else(PoisonError::into_inner);
+            for standing in standing.values() {
+                if let Standing::Current(digest) = standing
+                    && self.get(digest).is_none()
+                {
+                    missing.push(digest.clone());
+                }
+            }
+        }
+        let mut left = 0;
+        for digest in &missing {
+            match self.pinned(digest).await {
+                Ok(loaded) => {
+                    tracing::info!(
+                        plugin = loaded.manifest().key,
+                        digest,
+                        "plugin is loaded after all"
+                    );
+                    self.changed.notify_one();
+                }
+                Err(error) => {
+                    tracing::debug!(digest, %error, "plugin still cannot be loaded");
+                    left += 1;
+                }
+            }
+        }
+        left
+    }
+
     /// The plugin of a granted revision, loaded where it is not yet.
     async fn load(&self, revision: &Revision) -> Result<Loaded, ServiceError> {
         if let Some(loaded) = self.get(&revision.digest) {

@@ -7,15 +7,17 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use leasehold_authority::{CLAIM, Expiry, Lease};
+use leasehold_authority::{Actor, CLAIM, Expiry, Lease, RunEnd, Transition};
 use tokio::sync::Semaphore;
 
-use super::Service;
+use super::{Service, ServiceError};
 
 /// How long the loop rests when nothing wakes it.
 const REST: Duration = Duration::from_secs(1);
 /// Leases that are worked on at once.
 const AT_ONCE: usize = 16;
+/// The longest between two tries to load what cannot be loaded.
+const LOAD_AGAIN: Duration = Duration::from_secs(60);
 /// Between two looks for revisions that nothing needs any more.
 const COLLECT_EVERY: Duration = Duration::from_secs(5);
 /// Between two questions for the same command.
@@ -72,21 +74,53 @@ impl Service {
         }
     }
 
+    /// Tries again to load what could not be, until the server stops: nobody has to ask for it, or start the server anew.
+    pub(crate) async fn mind_plugins(self) {
+        let mut wait = REST;
+        loop {
+            tokio::select! {
+                () = self.stopping().cancelled() => return,
+                () = tokio::time::sleep(wait) => {}
+            }
+            wait = match self.catalog().load_missing().await {
+                0 => REST,
+                _ => (wait * 2).min(LOAD_AGAIN),
+            };
+        }
+    }
+
     async fn expire(&self) -> Result<(), leasehold_authority::Error> {
         loop {
             match self.authority().leases().expire_due(100).await? {
                 Expiry::Halted(_) => return Ok(()),
                 Expiry::Done(ended) => {
-                    for transition in &ended {
-                        let lease = &transition.lease;
-                        self.gates().supersede(&lease.id, lease.epoch);
-                        self.contexts().forget(&lease.id);
-                    }
+                    self.let_go(&ended);
                     if ended.len() < 100 {
                         return Ok(());
                     }
                 }
             }
+        }
+    }
+
+    /// Ends a run: its leases are released, and none begins for it any more.
+    ///
+    /// # Errors
+    /// A run that nobody knows. Over already is success.
+    pub async fn end_run(&self, actor: &Actor, id: &str) -> Result<RunEnd, ServiceError> {
+        self.accepting()?;
+        let ended = self.authority().leases().end_run(actor, id).await?;
+        self.let_go(&ended.leases);
+        self.wake();
+        Ok(ended)
+    }
+
+    /// Nobody uses these leases any more, from here on.
+    fn let_go(&self, ended: &[Transition]) {
+        for transition in ended {
+            let lease = &transition.lease;
+            self.gates().supersede(&lease.id, lease.epoch);
+            self.contexts().forget(&lease.id);
         }
     }
 

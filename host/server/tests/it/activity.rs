@@ -337,6 +337,68 @@ fn a_stream_shows_what_its_reader_may_see_and_ends_with_its_token() {
 }
 
 #[test]
+fn what_happens_to_what_all_companies_share_stands_in_the_activity_of_each_and_nothing_else_of_the_instance()
+ {
+    let server = Server::start();
+    let (own, foreign) = (server.company("own"), server.company("foreign"));
+    let (_, member) = server.token_of("member", Some(&own));
+    let (_, stranger) = server.token_of("member", Some(&foreign));
+    let path = format!("/api/companies/{own}/activity");
+    let after = items(&server.operator("GET", "/api/activity?limit=1", ""));
+    let after = after[0]["position"].as_i64().unwrap();
+    let mut follower = Follower::new(
+        &server,
+        &member,
+        &format!("{path}/stream?after={after}"),
+        None,
+    );
+    let list = server.operator("GET", &format!("/api/companies/{own}/environments"), "");
+    let local = list.json()[0]["id"].as_str().unwrap().to_owned();
+    // What a member of another company asks for there is the instance's to know, though the row is shared.
+    let knocked = get(&server, &stranger, &format!("/api/companies/{own}"));
+    assert_eq!(knocked.status, 404);
+    let refused = server.tcp(
+        "PATCH",
+        &format!("/api/environments/{local}"),
+        &[
+            ("authorization", &format!("Bearer {stranger}")),
+            ("content-type", "application/json"),
+        ],
+        r#"{"description":"theirs"}"#,
+    );
+    assert_eq!(refused.status, 403, "{}", refused.body);
+    // Nor what another company does with it.
+    let probe = format!("/api/environments/{local}/probe?companyId={foreign}");
+    let probed = server.operator("POST", &probe, "");
+    assert_eq!(probed.status, 200, "{}", probed.body);
+    let (_, role) = server.token_of("admin", None);
+    assert_eq!(get(&server, &role, "/api/tokens").status, 200);
+    let renamed = server.operator(
+        "PATCH",
+        &format!("/api/environments/{local}"),
+        r#"{"description":"the server's own"}"#,
+    );
+    assert_eq!(renamed.status, 200, "{}", renamed.body);
+    let row = follower.row();
+    assert_eq!(
+        (&row["action"], &row["subjectId"], &row["changed"]),
+        (
+            &json!("environment.updated"),
+            &json!(local),
+            &json!(["description"])
+        ),
+        "{row}"
+    );
+    let page = items(&get(&server, &member, &format!("{path}?after={after}")));
+    assert_eq!(page, [row]);
+    let backward = items(&get(&server, &member, &format!("{path}?limit=2")));
+    let actions: Vec<_> = backward.iter().map(|row| row["action"].clone()).collect();
+    assert_eq!(actions, ["environment.updated", "token.created"]);
+    let everything = items(&server.operator("GET", &format!("/api/activity?after={after}"), ""));
+    assert!(everything.len() > 3, "{everything:?}");
+}
+
+#[test]
 fn as_many_follow_as_the_server_takes_and_the_next_is_told() {
     let server = Server::start();
     let token = server.home.token();

@@ -81,6 +81,13 @@ fn what_is_not_there_is_a_404_and_what_is_wrong_is_told_by_its_field() {
         ),
         (
             "GET",
+            format!("/api/companies/{company}/environments?provider=No%20Key"),
+            "",
+            400,
+            "bad_request",
+        ),
+        (
+            "GET",
             format!("/api/companies/{company}/environments?statsu=active"),
             "",
             400,
@@ -219,7 +226,7 @@ fn a_list_goes_on_where_its_link_says_until_all_was_told_once() {
             all.extend(
                 items
                     .iter()
-                    .map(|one| one["id"].as_str().unwrap().to_owned()),
+                    .map(|one| one.get("id").unwrap_or(&one["position"]).to_string()),
             );
             pages += 1;
             place = page.header("link").map(|link| {
@@ -233,8 +240,17 @@ fn a_list_goes_on_where_its_link_says_until_all_was_told_once() {
     let (ids, pages) = walk(&server, "/api/companies?limit=3");
     assert_eq!((ids.len(), pages), (7, 3));
     let whole = server.operator("GET", "/api/companies", "").json();
-    let told: Vec<&Value> = whole.as_array().unwrap().iter().map(|c| &c["id"]).collect();
-    assert_eq!(told, ids.iter().collect::<Vec<_>>());
+    let whole = whole.as_array().unwrap();
+    let told: Vec<String> = whole.iter().map(|c| c["id"].to_string()).collect();
+    assert_eq!(told, ids);
+    // The activity backward, and forward from its beginning.
+    let created = "/api/activity?action=company.&limit=3";
+    let (mut backward, pages) = walk(&server, created);
+    assert_eq!((backward.len(), pages), (7, 3));
+    let (forward, pages) = walk(&server, &format!("{created}&after=0"));
+    backward.reverse();
+    assert_eq!((forward, pages), (backward, 3));
+    let ids: Vec<&str> = whole.iter().map(|c| c["id"].as_str().unwrap()).collect();
     for n in 0..4 {
         let body = format!(
             r#"{{"name":"{n}","role":"agent","companyId":"{}"}}"#,
@@ -278,6 +294,29 @@ fn a_list_goes_on_where_its_link_says_until_all_was_told_once() {
         100
     );
     server.end_by("TERM");
+}
+
+#[test]
+fn no_answer_is_kept_by_anybody_on_the_way_or_taken_for_another_type() {
+    let server = Server::start();
+    for path in [
+        "/healthz",
+        "/api/companies",
+        "/api/secrets/sec_x",
+        "/nowhere",
+    ] {
+        for answer in [
+            server.operator("GET", path, ""),
+            server.tcp("GET", path, &[], ""),
+        ] {
+            assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
+            assert_eq!(
+                answer.header("x-content-type-options"),
+                Some("nosniff"),
+                "{path}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -379,6 +418,31 @@ fn every_described_route_is_there_and_refuses_strangers() {
         }
     }
     assert!(walked > 40, "{walked}");
+}
+
+#[test]
+fn a_company_that_does_not_exist_is_a_404_to_whoever_may_see_all_of_them() {
+    let server = Server::start();
+    let document = server.tcp("GET", "/api/openapi.json", &[], "").json();
+    let mut walked = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        if path.contains("{companyId}") && !item["get"].is_null() {
+            let mut asked = fill(path);
+            if path.ends_with("/resolve") {
+                asked.push_str("?name=x");
+            }
+            let answer = server.operator("GET", &asked, "");
+            let told = (answer.status, answer.code());
+            assert_eq!(
+                told,
+                (404, "not_found".to_owned()),
+                "{path}: {}",
+                answer.body
+            );
+            walked.push(path);
+        }
+    }
+    assert!(walked.len() > 12, "{walked:?}");
 }
 
 fn fill(path: &str) -> String {

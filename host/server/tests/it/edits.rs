@@ -327,7 +327,7 @@ const SERVERS: &[&str] = &[
 /// Those that a body may say all the same, as they are the client's there.
 const SAID: &[(&str, &[&str])] = &[
     ("createEnvironment", &["status", "provider", "companyId"]),
-    ("updateEnvironment", &["status", "provider"]),
+    ("updateEnvironment", &["status", "provider", "companyId"]),
     ("probeDraft", &["status", "provider", "companyId"]),
     ("createToken", &["companyId"]),
     ("selectEnvironment", &["provider"]),

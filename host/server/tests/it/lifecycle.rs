@@ -172,6 +172,40 @@ fn a_second_signal_ends_it_at_once_with_a_failure_and_the_next_start_works() {
 }
 
 #[test]
+fn a_server_that_is_still_starting_is_alive_and_says_that_it_is_not_ready() {
+    let Some(component) = crate::leased::component("ssh") else {
+        leasehold_parts::skipped("`cargo xtask components`");
+        return;
+    };
+    let mut server = Server::start();
+    let component = component.to_str().unwrap();
+    let out = server
+        .home
+        .leasehold()
+        .args(["plugin", "install", "--yes", component])
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{out:?}");
+    server.end_by("TERM");
+    // It has to compile before it is ready.
+    std::fs::remove_dir_all(server.home.path().join("data/leasehold/compiled")).unwrap();
+    let mut next = server.home.spawn(&[]);
+    let mut early = Vec::new();
+    wait_for("readiness", || {
+        let ready = status_of(&server.home, "/readyz")?;
+        if ready != 200 {
+            let alive = status_of(&server.home, "/healthz")?;
+            early.push((ready, alive));
+        }
+        (ready == 200).then_some(())
+    });
+    assert!(!early.is_empty(), "it was never seen to start");
+    assert!(early.iter().all(|told| *told == (503, 200)), "{early:?}");
+    signal(pid(&next), "TERM");
+    assert!(wait_for("its end", || next.try_wait().unwrap()).success());
+}
+
+#[test]
 fn a_database_without_its_master_key_keeps_the_server_from_starting_and_it_says_so() {
     let home = Home::new();
     let mut child = home.spawn(&[]);

@@ -14,6 +14,7 @@ mod archives;
 mod client;
 mod command;
 mod edits;
+mod ends;
 mod leased;
 mod lifecycle;
 mod live;

@@ -107,6 +107,7 @@ getActivityHead         + + - - - - - - ! !
 exportActivity          + + - - - - - - ! !
 checkActivityExport     + + - - - - - - ! !
 releaseLease            + + - - + + ? ? ! !
+endRun                  + + - - + + ? ? ! !
 ";
 
 const ACTORS: [&str; 10] = [

@@ -616,3 +616,47 @@ fn somebody_at_a_terminal_is_shown_a_new_machines_key_and_asked_before_it_is_tru
     let report = server.operator("POST", &probe, "").json();
     assert_eq!(report["ok"], true, "{report}");
 }
+
+#[test]
+fn an_environment_becomes_another_companys_own_once_nobody_else_uses_it_and_everybodys_again() {
+    let Some((server, one, other)) = two(&[]) else {
+        return;
+    };
+    let all = id(&shared(&server, &one, null_draft("all")));
+    let path = format!("/api/environments/{all}");
+    let agents = format!("/api/companies/{other}/agents");
+    let coder = json!({ "id": "coder", "environmentId": all }).to_string();
+    let made = server.operator("POST", &agents, &coder);
+    assert_eq!(made.status, 201, "{}", made.body);
+    let body = json!({ "companyId": &one }).to_string();
+    let kept = server.operator("PATCH", &path, &body);
+    assert_eq!(
+        (kept.status, &*kept.code()),
+        (409, "environment_used_by_other_companies"),
+        "{}",
+        kept.body
+    );
+    assert_eq!(kept.json()["details"]["agents"], 1, "{}", kept.body);
+    let nobody = server.operator("PATCH", &path, r#"{"companyId":"com_nobody"}"#);
+    assert_eq!(pointer(&nobody), (422, "/companyId".to_owned()));
+    told(
+        &server,
+        &["agent", "set", "coder", "-C", "other", "--no-environment"],
+    );
+    told(
+        &server,
+        &["env", "update", "-C", "one", "all", "--owner", "one"],
+    );
+    let (_, member) = server.token_of("member", Some(&other));
+    let theirs = names(&ask(&server, &member, "GET", &environments(&other), ""));
+    assert_eq!(theirs, [] as [&str; 0]);
+    assert_eq!(ask(&server, &member, "GET", &path, "").status, 404);
+    told(&server, &["env", "update", "-C", "one", "all", "--shared"]);
+    let theirs = names(&ask(&server, &member, "GET", &environments(&other), ""));
+    assert_eq!(theirs, ["all"]);
+    let row = server.operator("GET", &path, "").json();
+    assert_eq!(
+        (&row["companyId"], &row["revision"]),
+        (&Value::Null, &json!(3))
+    );
+}
