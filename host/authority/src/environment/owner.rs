@@ -42,7 +42,8 @@ impl OthersUse {
         ];
         let mut words: Vec<String> = counted
             .into_iter()
-            .filter_map(|(count, what)| (count > 0).then(|| format!("{count} {what}")))
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
             .collect();
         if self.instance_default {
             words.push("it is the instance's default".to_owned());
