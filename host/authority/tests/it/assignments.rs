@@ -161,6 +161,11 @@ async fn only_an_active_environment_that_the_company_sees_is_assigned() {
             ..
         })
     ));
+    let local = p.environments().ensure_local(&operator()).await.unwrap();
+    let own_machine = rows
+        .update(&manager, AssigneeKind::Agent, "ours", to(Some(&local.id)))
+        .await;
+    assert_eq!(pointers(own_machine), ["/environmentId"]);
     p.environments().archive(&operator(), id).await.unwrap();
     let archived = rows
         .update(&operator(), AssigneeKind::Agent, "ours", to(Some(id)))

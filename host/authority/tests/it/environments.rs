@@ -189,6 +189,13 @@ async fn a_list_shows_every_change_at_once_and_filters() {
         ..Default::default()
     };
     assert!(list(sandbox).await.is_empty());
+    for (provider, found) in [("ssh", 2), ("other", 0)] {
+        let of_provider = EnvironmentFilter {
+            provider: Some(provider.to_owned()),
+            ..Default::default()
+        };
+        assert_eq!(list(of_provider).await.len(), found, "{provider}");
+    }
     p.environments().delete(&operator(), &e.id).await.unwrap();
     assert_eq!(list(all.clone()).await, ["build box"]);
     assert!(matches!(
