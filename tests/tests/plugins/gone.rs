@@ -83,6 +83,9 @@ fn a_provider_that_is_not_there_becomes_no_target_and_every_list_says_so_at_once
         server.company()
     );
     let draft = json!({ "name": "new", "driver": "sandbox", "provider": key, "config": { "at": "keep-alive" } });
+    let of_company = format!("/api/companies/{}", server.company());
+    let select = format!("{of_company}/environments/select");
+    let leases = format!("{of_company}/environment-leases");
     for gone in &WAYS {
         let lease = text(&server.acquire(&good).expect(201)["id"]);
         assert_eq!(in_list(&server, "good")["withheld"], Value::Null);
@@ -90,6 +93,18 @@ fn a_provider_that_is_not_there_becomes_no_target_and_every_list_says_so_at_once
         let listed = in_list(&server, "good");
         assert_eq!(listed["withheld"]["by"], gone.by, "{listed}");
         assert_eq!(server.get(&path(&good))["withheld"], listed["withheld"]);
+        let selected = server.call("POST", &select, Some(&json!({}))).expect(200);
+        let excluded = selected["excluded"].as_array().into_iter().flatten();
+        let mut of_good = excluded.filter(|one| one["environmentId"] == *good);
+        let lack = &of_good.next().expect("it is no candidate")["lacks"][0];
+        assert_eq!(
+            (&lack["what"], &lack["by"]),
+            (&json!("lifecycle"), &json!(gone.by)),
+            "{lack}"
+        );
+        let needs = json!({ "requirement": { "provider": key } });
+        let chosen = server.call("POST", &leases, Some(&needs));
+        assert_eq!(chosen.code(), "no_candidate", "{}", chosen.body);
         let tries = [
             ("a lease", server.acquire(&good)),
             ("a new environment", server.environment(&draft)),
