@@ -115,6 +115,33 @@ fn what_stands_in_the_way_is_told_and_ends_by_consent_where_nobody_uses_it() {
 }
 
 #[test]
+fn a_kept_lease_whose_end_nobody_confirms_is_told_as_that_and_keeps_its_environment() {
+    let Some(mut server) = Server::start() else {
+        return;
+    };
+    let key = "hostile-trap-everywhere";
+    server.install(key).expect(201);
+    let draft = json!({ "name": "box", "driver": "sandbox", "provider": key, "config": { "at": "release" } });
+    let environment = text(&server.environment(&draft).expect(201)["id"]);
+    let lease = text(&server.acquire(&environment).expect(201)["id"]);
+    keep(&mut server, std::slice::from_ref(&lease));
+    let path = format!("/api/environments/{environment}");
+    let consent = format!("{path}?destroyReusableSandboxLeases=true");
+    let refused = server.call("DELETE", &consent, None);
+    assert_eq!(refused.code(), "environment_not_deletable");
+    let details = &refused.json()["details"];
+    assert_eq!(
+        details["deleteBlockedReasons"],
+        json!(["pending_sandbox_cleanup"]),
+        "{details}"
+    );
+    assert_eq!(details["destroyedReusableSandboxLeaseCount"], 0);
+    assert_eq!(details["pendingCleanupLeaseCount"], 1);
+    assert_eq!(server.lease(&lease)["status"], "pending_cleanup");
+    server.call("GET", &path, None).expect(200);
+}
+
+#[test]
 fn the_command_deletes_unasked_where_nobody_is_there_and_ends_leases_only_when_told() {
     let Some((mut server, environment, leases)) = leased(1) else {
         return;

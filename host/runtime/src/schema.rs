@@ -232,6 +232,28 @@ mod tests {
     }
 
     #[test]
+    fn a_schema_is_read_as_2020_12_and_as_no_draft_before() {
+        for (schema, wrong) in [
+            (json!({ "prefixItems": [{ "type": "string" }] }), json!([7])),
+            (
+                json!({ "$ref": "#/$defs/a", "maxLength": 1, "$defs": { "a": {} } }),
+                json!("two"),
+            ),
+            (
+                json!({ "allOf": [{ "properties": { "a": {} } }], "unevaluatedProperties": false }),
+                json!({ "b": 1 }),
+            ),
+            (
+                json!({ "dependentSchemas": { "a": { "required": ["b"] } } }),
+                json!({ "a": 1 }),
+            ),
+        ] {
+            let validator = validator(&schema).expect("a schema");
+            assert!(!validator.is_valid(&wrong), "{schema}");
+        }
+    }
+
+    #[test]
     fn a_field_is_found_through_references_and_compositions() {
         let schema = json!({
             "properties": { "target": { "$ref": "#/$defs/t" } },

@@ -88,6 +88,8 @@ fn a_provider_that_is_not_there_becomes_no_target_and_every_list_says_so_at_once
     server
         .call("POST", &of_company("agents"), Some(&coder))
         .expect(201);
+    let select = of_company("environments/select");
+    let leases = of_company("environment-leases");
     for gone in &WAYS {
         let lease = text(&server.acquire(&good).expect(201)["id"]);
         assert_eq!(in_list(&server, "good")["withheld"], Value::Null);
@@ -95,6 +97,18 @@ fn a_provider_that_is_not_there_becomes_no_target_and_every_list_says_so_at_once
         let listed = in_list(&server, "good");
         assert_eq!(listed["withheld"]["by"], gone.by, "{listed}");
         assert_eq!(server.get(&path(&good))["withheld"], listed["withheld"]);
+        let selected = server.call("POST", &select, Some(&json!({}))).expect(200);
+        let excluded = selected["excluded"].as_array().into_iter().flatten();
+        let mut of_good = excluded.filter(|one| one["environmentId"] == *good);
+        let lack = &of_good.next().expect("it is no candidate")["lacks"][0];
+        assert_eq!(
+            (&lack["what"], &lack["by"]),
+            (&json!("lifecycle"), &json!(gone.by)),
+            "{lack}"
+        );
+        let needs = json!({ "requirement": { "provider": key } });
+        let chosen = server.call("POST", &leases, Some(&needs));
+        assert_eq!(chosen.code(), "no_candidate", "{}", chosen.body);
         let tries = [
             ("a lease", server.acquire(&good)),
             ("a new environment", server.environment(&draft)),
@@ -120,17 +134,7 @@ fn a_provider_that_is_not_there_becomes_no_target_and_every_list_says_so_at_once
                 refused.body
             );
         }
-        // Nor is it chosen: not by what is needed, and not where it is assigned, which is told.
-        let lifecycle = json!({ "required": ["lifecycle"] });
-        let chosen = server.call("POST", &of_company("environments/select"), Some(&lifecycle));
-        let chosen = chosen.expect(200);
-        let out = chosen["excluded"].as_array().into_iter().flatten();
-        let why = out
-            .clone()
-            .find(|one| one["environmentId"] == good.as_str());
-        let why = why.cloned().unwrap_or_default();
-        let taken = (&why["lacks"][0]["what"], &why["lacks"][0]["by"]);
-        assert_eq!(taken, (&json!("lifecycle"), &json!(gone.by)), "{chosen}");
+        // Nor is it leased where it is assigned, which is told.
         let said = server.get(&of_company("environments/assignment?agent=coder"));
         let levels = said["levels"].as_array().into_iter().flatten();
         let agent = levels.clone().find(|said| said["level"] == "agent");
@@ -140,13 +144,8 @@ fn a_provider_that_is_not_there_becomes_no_target_and_every_list_says_so_at_once
             (&json!(false), &json!(gone.by)),
             "{said}"
         );
-        for body in [
-            json!({ "requirement": lifecycle }),
-            json!({ "agentId": "coder" }),
-        ] {
-            let refused = server.call("POST", &of_company("environment-leases"), Some(&body));
-            assert_eq!(refused.code(), "no_candidate", "{}", refused.body);
-        }
+        let refused = server.call("POST", &leases, Some(&json!({ "agentId": "coder" })));
+        assert_eq!(refused.code(), "no_candidate", "{}", refused.body);
         let withheld = server.get(&of_company("environments/capabilities"))["withheld"].clone();
         assert_eq!(
             (&withheld[0]["key"], &withheld[0]["by"]),

@@ -287,6 +287,40 @@ async fn a_refusal_is_written_soon_without_anybody_asking() {
 }
 
 #[tokio::test]
+async fn a_refusal_that_cannot_be_written_waits_until_it_can() {
+    let p = Place::new().await;
+    p.edit("CREATE TRIGGER full BEFORE INSERT ON activity BEGIN SELECT RAISE(ABORT, 'full'); END")
+        .await;
+    let listed = || async { p.activity().list(&ActivityFilter::default()).await.unwrap() };
+    p.activity().deny(&operator(), refusal("lease_1"));
+    assert_eq!(
+        listed().await,
+        [],
+        "and whoever reads is not refused for it"
+    );
+    p.activity().deny(&operator(), refusal("lease_1"));
+    p.edit("DROP TRIGGER full").await;
+    let rows = listed().await;
+    let times: i64 = rows.iter().map(|row| row.times).sum();
+    assert_eq!(times, 2, "{rows:?}");
+    p.activity().verify(None).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_refusal_takes_a_bounded_row_whatever_was_asked_for() {
+    let p = Place::new().await;
+    // Of two bytes each, so that the bound is in the middle of one.
+    let long = format!("x{}", "é".repeat(10_000));
+    let details = json!({ "reason": "x".repeat(10_000) });
+    let entry = Entry::new("access.denied", None, "lease", &long, details);
+    p.activity().deny(&operator(), entry);
+    let rows = p.activity().list(&ActivityFilter::default()).await.unwrap();
+    let [row] = &rows[..] else { panic!("{rows:?}") };
+    assert_eq!(row.subject, format!("x{}", "é".repeat(99)));
+    assert_eq!(row.details, json!({}));
+}
+
+#[tokio::test]
 async fn a_token_that_is_nobodys_is_told_of_by_its_id_where_it_has_one() {
     let p = Place::new().await;
     let new = NewToken {

@@ -84,6 +84,31 @@ async fn the_levels_decide_in_their_order_and_links_are_followed() {
         issues: 1,
     };
     assert_eq!(counts, each);
+    // Another number of each kind, so that none is told in the place of another.
+    for (kind, more) in [
+        (AssigneeKind::Project, 1),
+        (AssigneeKind::Issue, 2),
+        (AssigneeKind::Workspace, 3),
+    ] {
+        for at in 0..more {
+            let further = NewAssignee {
+                environment: Some(f.environment.id.clone()),
+                ..new(&format!("further {at}"))
+            };
+            make(&p, kind, company, further).await;
+        }
+    }
+    let radius = p.environments().blast_radius(&f.environment.id).await;
+    let told = radius.unwrap().static_references;
+    assert_eq!(
+        (
+            told.agent_default_count,
+            told.project_selection_count,
+            told.issue_selection_count,
+            told.execution_workspace_selection_count
+        ),
+        (1, 2, 3, 4)
+    );
     rows.update(&operator(), AssigneeKind::Workspace, "w", to(None))
         .await
         .unwrap();
@@ -136,6 +161,11 @@ async fn only_an_active_environment_that_the_company_sees_is_assigned() {
             ..
         })
     ));
+    let local = p.environments().ensure_local(&operator()).await.unwrap();
+    let own_machine = rows
+        .update(&manager, AssigneeKind::Agent, "ours", to(Some(&local.id)))
+        .await;
+    assert_eq!(pointers(own_machine), ["/environmentId"]);
     p.environments().archive(&operator(), id).await.unwrap();
     let archived = rows
         .update(&operator(), AssigneeKind::Agent, "ours", to(Some(id)))

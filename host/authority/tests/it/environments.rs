@@ -189,6 +189,13 @@ async fn a_list_shows_every_change_at_once_and_filters() {
         ..Default::default()
     };
     assert!(list(sandbox).await.is_empty());
+    for (provider, found) in [("ssh", 2), ("other", 0)] {
+        let of_provider = EnvironmentFilter {
+            provider: Some(provider.to_owned()),
+            ..Default::default()
+        };
+        assert_eq!(list(of_provider).await.len(), found, "{provider}");
+    }
     p.environments().delete(&operator(), &e.id).await.unwrap();
     assert_eq!(list(all.clone()).await, ["build box"]);
     assert!(matches!(
@@ -323,6 +330,9 @@ async fn an_environment_with_live_leases_is_not_deleted_and_its_records_outlive_
         .unwrap();
     let radius = p.environments().blast_radius(id).await.unwrap();
     assert_eq!(radius.delete_blocked_reasons, ["pending_sandbox_cleanup"]);
+    let ended =
+        |radius: &BlastRadius| (radius.pending_cleanup_lease_count, radius.ended_lease_count);
+    assert_eq!(ended(&radius), (1, 0));
     p.leases()
         .apply(
             &operator(),
@@ -332,6 +342,10 @@ async fn an_environment_with_live_leases_is_not_deleted_and_its_records_outlive_
         )
         .await
         .unwrap();
+    assert_eq!(
+        ended(&p.environments().blast_radius(id).await.unwrap()),
+        (0, 1)
+    );
     let deleted = p.environments().delete(&operator(), id).await.unwrap();
     assert_eq!(deleted.name, "build box");
     assert!(matches!(
@@ -348,6 +362,38 @@ async fn an_environment_with_live_leases_is_not_deleted_and_its_records_outlive_
         .delete(&operator(), &f.secret, false)
         .await
         .unwrap();
+}
+
+/// What stands in the way is looked at in the transaction that deletes: a lease that is begun meanwhile keeps its environment.
+#[tokio::test]
+async fn of_a_lease_and_a_deletion_at_once_just_one_is_made() {
+    let p = Place::new().await;
+    let mut f = p.furnished().await;
+    for round in 0..30 {
+        let id = f.environment.id.clone();
+        let (environments, leases, by) = (p.environments(), p.leases(), operator());
+        let (gone, begun) = match round % 2 {
+            0 => tokio::join!(environments.delete(&by, &id), leases.begin(&by, f.intent())),
+            _ => {
+                let begun = leases.begin(&by, f.intent());
+                let gone = environments.delete(&by, &id);
+                let (begun, gone) = tokio::join!(begun, gone);
+                (gone, begun)
+            }
+        };
+        match (gone, begun) {
+            (Ok(_), Err(Error::NotFound { .. })) => {}
+            (Err(Error::Conflict { code, .. }), Ok(_)) => {
+                assert_eq!(code, "environment_not_deletable");
+                assert_eq!(environments.get(&id).await.unwrap().id, id);
+            }
+            other => panic!("round {round}: {other:?}"),
+        }
+        let next = draft(&format!("box {round}"), &f.secret);
+        let uses = vec![key_use("10.0.0.5")];
+        let made = environments.create(&by, &f.company, next, uses).await;
+        f.environment = made.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -39,6 +39,59 @@ async fn after_a_crash_a_key_says_whether_something_was_made() {
 }
 
 #[tokio::test]
+async fn each_thing_that_is_made_under_a_key_is_told_of_with_it() {
+    let p = Place::new().await;
+    let f = p.furnished().await;
+    let (by, company) = (operator(), &f.company);
+    let mut made: Vec<(String, String)> = Vec::new();
+    let claim = fresh(&p, "environment").await;
+    let draft = draft("another", &f.secret);
+    let environments = p.environments();
+    let environment = environments.create(&by, company, draft, vec![key_use("h")]);
+    let environment = claim.during(environment).await.unwrap();
+    made.push(("environment".into(), environment.id));
+    for kind in [
+        AssigneeKind::Agent,
+        AssigneeKind::Project,
+        AssigneeKind::Workspace,
+        AssigneeKind::Issue,
+        AssigneeKind::Run,
+    ] {
+        let claim = fresh(&p, kind.as_str()).await;
+        let rows = p.authority.assignees();
+        let row = rows.create(&by, kind, company, NewAssignee::default());
+        let row = claim.during(row).await.unwrap();
+        made.push((kind.as_str().into(), row.id));
+    }
+    for owner in [Some(&**company), None] {
+        let key = format!("secret {owner:?}");
+        let claim = fresh(&p, &key).await;
+        let secrets = p.secrets();
+        let secret = secrets.create(&by, new_secret(owner, "another", "value"));
+        made.push((key, claim.during(secret).await.unwrap().id));
+    }
+    let claim = fresh(&p, "token").await;
+    let new = NewToken {
+        name: "ci".into(),
+        role: Role::Admin,
+        expires_in: None,
+    };
+    let tokens = p.tokens();
+    let (token, _) = claim.during(tokens.create(&by, new)).await.unwrap();
+    made.push(("token".into(), token.id));
+    // The server ends before any of them is answered.
+    let p = p.again().await;
+    for (key, id) in made {
+        match begin(&p, &key).await {
+            Err(Error::Conflict { code, details, .. }) => {
+                assert_eq!((code, &details["id"]), ("idempotency_spent", &id.into()));
+            }
+            other => panic!("{key}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_failed_is_free_unless_something_was_made_and_an_answer_is_given_again() {
     let p = Place::new().await;
     let keys = p.idempotency();

@@ -25,4 +25,5 @@ mod secret_uses;
 mod secrets;
 mod storage;
 mod tokens;
+mod told;
 mod work;

@@ -308,6 +308,9 @@ async fn of_the_managed_environment_people_change_the_variables_and_the_server_t
         json!({ "config": { "size": 2 } }),
         json!({ "status": "archived" }),
         json!({ "metadata": { "mine": true } }),
+        // With the very configuration that is there.
+        json!({ "provider": "other", "config": { "size": 1 } }),
+        json!({ "driver": "ssh", "config": { "size": 1 } }),
     ] {
         let refused = patched(&p, id, patch.clone()).await;
         assert_eq!(code_of(refused), "environment_platform_managed", "{patch}");

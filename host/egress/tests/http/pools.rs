@@ -11,7 +11,7 @@ use leasehold_egress::{
 
 use crate::server::{
     ask, bounds, fails, lasting, pool, raw, read_head, reply, serve, settings, transport, until,
-    until_closed, wire, write,
+    until_closed, wire, within, write,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -349,5 +349,41 @@ async fn an_answer_before_the_end_of_the_request_is_told_and_its_connection_is_n
         );
         assert_eq!(server.accepted(), accepted);
         drop(source);
+    }
+}
+
+#[tokio::test]
+async fn a_place_is_free_again_however_the_request_that_had_it_ended() {
+    let turn = Arc::new(AtomicUsize::new(0));
+    let server = raw(move |mut stream| {
+        let at = turn.fetch_add(1, Ordering::SeqCst);
+        async move {
+            read_head(&mut stream).await;
+            let answer: &[u8] = match at {
+                0 => b"",
+                1 => b"this is no HTTP\r\n\r\n",
+                2 => b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf",
+                _ => b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok",
+            };
+            write(&mut stream, answer).await;
+        }
+    })
+    .await;
+    let transport = Transport::new(HttpSettings {
+        connections: 1,
+        ..settings()
+    });
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = format!("http://{}", free.local_addr().unwrap());
+    drop(free);
+    for url in [nobody, server.url()] {
+        for _ in 0..3 {
+            let error = fails(&transport, wire("POST", &url)).await;
+            assert_ne!(error.code, Code::Busy, "{error}");
+        }
+    }
+    for _ in 0..3 {
+        let answer = within(ask(&transport, wire("POST", &server.url()))).await;
+        assert_eq!(answer.unwrap(), (200, "ok".to_owned()));
     }
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_contract::Code;
+use leasehold_contract::{Code, Ended};
 use leasehold_egress::{PoolScope, Ssh, SshSettings, SshTarget};
 use leasehold_parts::{Format, KeyPair, Kind, Options, SilentHost};
 use serde_json::json;
 
-use crate::lab::{isolated, lab, run, text};
+use crate::lab::{isolated, lab, read, run, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_type_and_format_of_key_is_accepted_plain_and_encrypted() {
@@ -316,4 +316,30 @@ async fn a_pooled_connection_that_died_is_replaced_without_an_error() {
     lab.sshd.cut();
     let out = run(&session, "echo again").await.unwrap();
     assert_eq!(text(&out.stdout), "again\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_is_free_again_after_a_login_that_failed_and_a_stream_that_ended() {
+    let Some(mut lab) = lab(&Options::default()) else {
+        return;
+    };
+    lab.ssh = Ssh::new(SshSettings {
+        connections: 1,
+        ..SshSettings::default()
+    });
+    let stranger = KeyPair::generate(Kind::Ed25519, Format::OpenSsh, "").unwrap();
+    let mut value = lab.value(&lab.worker());
+    value["privateKey"] = json!(stranger.private);
+    let target = Arc::new(SshTarget::from_config(&value).unwrap());
+    for _ in 0..3 {
+        let error = lab.open(&target).await.err().unwrap();
+        assert_eq!(error.code, Code::Unauthenticated, "{error}");
+    }
+    let (lease, _) = lab.leased("a1").await;
+    for at in 0..3 {
+        let process = lease.start(&format!("x{at}"), "echo out").await.unwrap();
+        let (out, _, ended) = read(process).await;
+        assert_eq!((&*out, ended), ("out\n", Ended::Exited(0)));
+    }
+    assert_eq!(lab.ssh.connections(), 1);
 }

@@ -133,10 +133,7 @@ async fn verify(
         (Err(AuthorityError::Corrupt { .. }), Some(_)) => {
             // Where the chain itself holds, what is missing is what the caller says there was.
             activity.verify(None).await?;
-            return Err(ApiError::new(
-                ErrorCode::Conflict,
-                "the kept head is missing from the activity chain: rows were cut off, or the head is another server's",
-            ));
+            return Err(missing("chain"));
         }
         (found, _) => found?,
     };
@@ -145,6 +142,16 @@ async fn verify(
         sequence: found.head.sequence,
         head: found.head.mac_hex(),
     }))
+}
+
+/// A head that was kept is not there: the caller's word against what is checked, and no failure of the server.
+fn missing(from: &str) -> ApiError {
+    ApiError::new(
+        ErrorCode::Conflict,
+        format!(
+            "the kept head is missing from the activity {from}: rows were cut off, or the head is another server's"
+        ),
+    )
 }
 
 /// Read the end of the activity chain
@@ -213,7 +220,7 @@ async fn export(
 /// Check an export of the activity
 ///
 /// The body is what was exported, whole or from some row on. Each row must be this instance's own, byte for byte, and
-/// follow the one before it; a head that was kept must be in it.
+/// follow the one before it. A head that was kept must be in it, or the answer is a 409.
 #[utoipa::path(post, path = "/api/activity/check-export", operation_id = "checkActivityExport", tag = "activity",
     params(KeptQuery),
     request_body(content = String, content_type = "application/x-ndjson"),
@@ -248,7 +255,11 @@ async fn check(
             }
         }
     }
-    let found = check.done()?;
+    // That is all that is left to be wrong with it: what the caller says there was is not among what the caller sent.
+    let found = match check.done() {
+        Err(AuthorityError::Corrupt { .. }) => return Err(missing("export")),
+        found => found?,
+    };
     let chains = found.chains.into_iter();
     Ok(axum::Json(ExportCheckedView {
         rows: found.rows,

@@ -145,11 +145,22 @@ impl Place {
         let mut kept: Vec<&str> = query
             .filter(|part| !part.is_empty() && !part.starts_with(&own))
             .collect();
-        let next = format!("{own}{next}");
+        let next = format!("{own}{}", encoded(next));
         kept.push(&next);
         let link = format!("<{}?{}>; rel=\"next\"", self.0.path(), kept.join("&"));
         HeaderValue::from_str(&link).ok()
     }
+}
+
+/// A text as it stands in a query: cursors of some lists hold what a client chose itself.
+fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    text.bytes()
+        .map(|byte| match plain(byte) {
+            true => char::from(byte).to_string(),
+            false => format!("%{byte:02X}"),
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -174,6 +185,8 @@ mod tests {
         let third = page(&["c", "d", "e"], second.next, 2);
         assert_eq!((third.items, third.next), (vec!["e"], None));
         assert_eq!(page(&["a", "b"], None, 2).next, None);
+        // In the order of the keys, in which the cursor counts, from the first page on.
+        assert_eq!(page(&["c", "a", "b"], None, 2).items, ["a", "b"]);
     }
 
     #[test]
@@ -199,5 +212,10 @@ mod tests {
         let place = Place("/api/x?a=1&cursor=old&limit=2".parse().unwrap());
         let link = place.link("cursor", "bmV3").unwrap();
         assert_eq!(link, "</api/x?a=1&limit=2&cursor=bmV3>; rel=\"next\"");
+        let chosen = place.link("cursor", "7.a b&c>é").unwrap();
+        assert_eq!(
+            chosen,
+            "</api/x?a=1&limit=2&cursor=7.a%20b%26c%3E%C3%A9>; rel=\"next\""
+        );
     }
 }

@@ -29,8 +29,11 @@ pub(crate) struct Loaded {
     breaker: Arc<Breaker>,
     reports: Arc<Reports>,
     /// Why nobody can lease of it, looked at once: neither what it exports nor its grant changes under it.
-    unleasable: Arc<OnceLock<Option<(Term, Arc<str>)>>>,
+    unleasable: Arc<OnceLock<Option<Taken>>>,
 }
+
+/// The term that takes everything, and why.
+pub(crate) type Taken = (Term, Arc<str>);
 
 /// Where a change of a breaker is written down.
 struct Reports {
@@ -118,7 +121,7 @@ impl Loaded {
     }
 
     /// What of it, or of its grant, keeps everybody from leasing anything of it, if something does.
-    pub(crate) fn unleasable(&self, ceiling: &Ceiling) -> Option<(Term, Arc<str>)> {
+    pub(crate) fn unleasable(&self, ceiling: &Ceiling) -> Option<Taken> {
         self.unleasable
             .get_or_init(|| narrowing::unleasable(self, ceiling))
             .clone()

@@ -1,20 +1,20 @@
-//! The activity as its readers meet it: what was refused is in it, it can be followed over any end of the server, and what
-//! was taken away is proven.
+//! The activity as its readers meet it: it can be followed over any end of the server, and what was taken away is proven. What
+//! is written into it of refusals is in `recorded`.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::leased::Leased;
 use crate::server::{Answer, DEADLINE, Server, wait_for};
 
-fn get(server: &Server, token: &str, path: &str) -> Answer {
+pub fn get(server: &Server, token: &str, path: &str) -> Answer {
     let authorization = format!("Bearer {token}");
     server.tcp("GET", path, &[("authorization", &authorization)], "")
 }
 
-fn items(answer: &Answer) -> Vec<Value> {
+pub fn items(answer: &Answer) -> Vec<Value> {
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.json()["items"].as_array().unwrap().clone()
 }
@@ -27,28 +27,51 @@ struct Event {
     data: Value,
 }
 
+/// Asks for a stream: the status line, and what comes after it.
+fn opened(
+    server: &Server,
+    token: &str,
+    path: &str,
+    last: Option<&str>,
+) -> (String, BufReader<TcpStream>) {
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let last = last.map_or(String::new(), |id| format!("last-event-id: {id}\r\n"));
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nhost: localhost:{}\r\nconnection: close\r\nauthorization: Bearer {token}\r\n{last}\r\n",
+        server.port
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    (line, reader)
+}
+
+/// The status and the body of a stream that is refused; one that begins is not waited for.
+fn refusal(server: &Server, token: &str, path: &str, last: Option<&str>) -> (u16, String) {
+    let (line, mut rest) = opened(server, token, path, last);
+    let status = line.split(' ').nth(1).unwrap().parse().unwrap();
+    assert_ne!(status, 200, "{path} {last:?}");
+    let mut answer = String::new();
+    rest.read_to_string(&mut answer).unwrap();
+    (status, answer)
+}
+
 /// A client that follows the activity.
 struct Follower(BufReader<TcpStream>);
 
 impl Follower {
     fn new(server: &Server, token: &str, path: &str, last: Option<i64>) -> Follower {
-        let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
-        stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        let last = last.map_or(String::new(), |id| format!("last-event-id: {id}\r\n"));
-        let head = format!(
-            "GET {path} HTTP/1.1\r\nhost: localhost:{}\r\nauthorization: Bearer {token}\r\n{last}\r\n",
-            server.port
-        );
-        stream.write_all(head.as_bytes()).unwrap();
-        let mut reader = BufReader::new(stream);
-        let mut line = String::new();
-        reader.read_line(&mut line).unwrap();
+        let last = last.map(|id| id.to_string());
+        let (line, reader) = opened(server, token, path, last.as_deref());
         assert!(line.starts_with("HTTP/1.1 200 "), "{line}");
         Follower(reader)
     }
 
-    /// The next event; none when the stream has ended.
+    /// The next event; none when the stream has ended. What is only said to be alive is not waited for for ever.
     fn next(&mut self) -> Option<Event> {
+        let until = Instant::now() + DEADLINE;
         let mut event = Event {
             id: None,
             kind: None,
@@ -56,8 +79,10 @@ impl Follower {
         };
         loop {
             let mut line = String::new();
-            if self.0.read_line(&mut line).unwrap_or(0) == 0 {
-                return None;
+            match self.0.read_line(&mut line) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("nothing came"),
+                Err(_) | Ok(0) => return None,
+                Ok(_) => assert!(Instant::now() < until, "nothing came"),
             }
             let line = line.trim_end();
             // The encoding's own lines between say nothing.
@@ -74,6 +99,7 @@ impl Follower {
 
     /// The next row.
     fn row(&mut self) -> Value {
+        let until = Instant::now() + DEADLINE;
         loop {
             let event = self.next().expect("a row");
             if event.kind.as_deref() == Some("activity") {
@@ -81,288 +107,9 @@ impl Follower {
                 return event.data;
             }
             assert_eq!(event.kind, None, "{event:?}");
+            assert!(Instant::now() < until, "no row came");
         }
     }
-}
-
-#[test]
-fn what_the_policy_refuses_is_in_the_activity_with_who_what_and_which_row() {
-    let server = Server::start();
-    let (own, foreign) = (server.company("own"), server.company("foreign"));
-    let (member_id, member) = server.token_of("member", Some(&own));
-    let (_, stranger) = server.token_of("member", Some(&foreign));
-    let (gone_id, gone) = server.token_of("admin", None);
-    server.operator("DELETE", &format!("/api/tokens/{gone_id}"), "");
-    for _ in 0..3 {
-        assert_eq!(get(&server, &member, "/api/secrets/sec_1").status, 403);
-    }
-    let hidden = format!("/api/companies/{foreign}");
-    assert_eq!(get(&server, &member, &hidden).status, 404);
-    assert_eq!(get(&server, &gone, "/api/companies").status, 401);
-    let guess = "lho_".to_owned() + &"0".repeat(64);
-    assert_eq!(get(&server, &guess, "/api/companies").status, 401);
-    // What is not there is nobody's to be refused, and what is left out of a list neither.
-    assert_eq!(
-        server.operator("GET", "/api/companies/com_none", "").status,
-        404
-    );
-    assert_eq!(get(&server, &member, "/api/companies").status, 200);
-
-    let denied = server.operator("GET", "/api/activity?outcome=denied&after=0", "");
-    let mut told: Vec<Value> = items(&denied)
-        .into_iter()
-        .map(|row| {
-            json!([
-                row["action"],
-                row["actorId"],
-                row["subjectKind"],
-                row["subjectId"],
-                row["details"]["operation"],
-                row["details"]["code"],
-                row["companyId"],
-            ])
-        })
-        .collect();
-    told.sort_by_key(Value::to_string);
-    told.dedup();
-    let mut wanted = vec![
-        json!([
-            "access.denied",
-            member_id,
-            "secret",
-            "sec_1",
-            "getSecret",
-            "forbidden",
-            own
-        ]),
-        json!([
-            "access.denied",
-            member_id,
-            "company",
-            foreign,
-            "getCompany",
-            "not_found",
-            null
-        ]),
-        json!(["token.refused", null, "token", gone_id, null, null, null]),
-        json!(["token.refused", null, "token", "unknown", null, null, null]),
-    ];
-    wanted.sort_by_key(Value::to_string);
-    assert_eq!(told, wanted, "{}", denied.body);
-    assert!(!denied.body.contains(&gone) && !denied.body.contains(&guess));
-
-    // Its own company sees what one of its people tried, and neither sees that it knocked at the other's.
-    let of = |token: &str, company: &str| {
-        let path = format!("/api/companies/{company}/activity?action=access.");
-        items(&get(&server, token, &path)).len()
-    };
-    assert!(of(&member, &own) >= 1);
-    assert_eq!(of(&stranger, &foreign), 0);
-}
-
-#[test]
-fn a_question_for_a_host_key_and_an_export_are_in_the_activity_with_their_end() {
-    let server = Server::start();
-    let (own, foreign) = (server.company("own"), server.company("foreign"));
-    let nowhere = r#"{"host":"127.0.0.1","port":1}"#;
-    let asked = server.operator("POST", "/api/ssh/host-key", nowhere);
-    assert_eq!(asked.status, 502, "{}", asked.body);
-    if leasehold_parts::Sshd::available() {
-        let sshd = leasehold_parts::Sshd::start(&leasehold_parts::Options::default()).unwrap();
-        let body = json!({"host": "127.0.0.1", "port": sshd.port()}).to_string();
-        let shown = server.operator("POST", "/api/ssh/host-key", &body);
-        assert_eq!(shown.status, 200, "{}", shown.body);
-        let rows = server.operator("GET", "/api/activity?action=ssh.&outcome=done", "");
-        let rows = items(&rows);
-        assert_eq!(rows.len(), 1, "{rows:?}");
-        let place = format!("127.0.0.1:{}", sshd.port());
-        assert_eq!(
-            (&rows[0]["subjectId"], &rows[0]["details"]["fingerprints"]),
-            (&json!(place), &json!(1))
-        );
-    } else {
-        leasehold_parts::skipped("openssh-server");
-    }
-    let failed = server.operator("GET", "/api/activity?action=ssh.&outcome=failed", "");
-    let failed = items(&failed);
-    assert_eq!(failed.len(), 1, "{failed:?}");
-    let row = &failed[0];
-    assert_eq!(
-        json!([
-            row["action"],
-            row["actorKind"],
-            row["companyId"],
-            row["subjectKind"],
-            row["subjectId"],
-            row["details"]
-        ]),
-        json!([
-            "ssh.host_key_fetched",
-            "local-operator",
-            null,
-            "machine",
-            "127.0.0.1:1",
-            {"host": "127.0.0.1", "port": 1, "fingerprints": 0}
-        ])
-    );
-    let export = server.operator("GET", &format!("/api/companies/{own}/export"), "");
-    assert_eq!(export.status, 200, "{}", export.body);
-    // Its own people see that it was taken away, and others do not.
-    let of = |company: &str| {
-        let (_, member) = server.token_of("member", Some(company));
-        let path = format!("/api/companies/{company}/activity?action=company.exported");
-        items(&get(&server, &member, &path))
-    };
-    let seen = of(&own);
-    assert_eq!(seen.len(), 1, "{seen:?}");
-    assert_eq!(
-        (
-            &seen[0]["subjectId"],
-            &seen[0]["outcome"],
-            &seen[0]["actor"]
-        ),
-        (&json!(own), &json!("done"), &row["actor"])
-    );
-    assert_eq!(of(&foreign), [] as [Value; 0]);
-}
-
-#[test]
-fn what_came_under_a_foreign_name_or_from_a_foreign_page_is_recorded_and_pushes_no_refused_token_out()
- {
-    let server = Server::start();
-    for n in 0..40 {
-        let name = format!("evil-{n}.example");
-        let refused = server.tcp("GET", "/api/companies", &[("host", &name)], "");
-        assert_eq!(refused.code(), "host_not_allowed", "{}", refused.body);
-    }
-    let page = [
-        ("origin", "http://evil.example"),
-        ("content-type", "application/json"),
-    ];
-    for _ in 0..3 {
-        let refused = server.tcp("POST", "/api/companies", &page, "{}");
-        assert_eq!(refused.code(), "origin_not_allowed", "{}", refused.body);
-    }
-    let guess = "lho_".to_owned() + &"0".repeat(64);
-    assert_eq!(get(&server, &guess, "/api/companies").status, 401);
-
-    let denied = server.operator("GET", "/api/activity?outcome=denied&after=0&limit=500", "");
-    let rows = items(&denied);
-    let of = |kind: &str| {
-        let of = rows.iter().filter(|row| row["subjectKind"] == kind);
-        of.collect::<Vec<_>>()
-    };
-    let names = of("host");
-    assert!((20..=21).contains(&names.len()), "{}", denied.body);
-    let first = names
-        .iter()
-        .find(|row| row["subjectId"] == "evil-0.example");
-    let first = first.unwrap();
-    assert_eq!(
-        (
-            &first["action"],
-            &first["actorKind"],
-            &first["details"]["route"]
-        ),
-        (
-            &json!("door.refused"),
-            &json!("nobody"),
-            &json!("/api/companies")
-        )
-    );
-    let pages = of("origin");
-    let times = pages.iter().map(|row| row["times"].as_i64().unwrap());
-    assert!(times.sum::<i64>() >= 1, "{}", denied.body);
-    for page in pages {
-        assert_eq!(page["subjectId"], "http://evil.example", "{page}");
-        assert_eq!(page["actor"], "a foreign page", "{page}");
-        let details = &page["details"];
-        assert_eq!(
-            (&details["code"], &details["method"], &details["route"]),
-            (
-                &json!("origin_not_allowed"),
-                &json!("POST"),
-                &json!("/api/companies")
-            )
-        );
-    }
-    assert_eq!(of("token").len(), 1, "{}", denied.body);
-}
-
-#[test]
-fn a_target_that_shows_another_key_than_it_should_is_recorded_as_refused_and_members_are_not_told_where()
- {
-    let Some(leased) = Leased::new() else { return };
-    let server = &leased.server;
-    let (port, print) = (
-        leased.sshd.port().to_string(),
-        &leased.sshd.key().fingerprint,
-    );
-    let account = leased.sshd.worker().name.clone();
-    let place = leased.sshd.directory(&account, "others").unwrap();
-    let mut create = vec!["env", "create", "--name", "false", "--host", "127.0.0.1"];
-    create.extend(["--port", &port, "--user", &account, "--key", "key"]);
-    create.extend([
-        "--workspace",
-        place.to_str().unwrap(),
-        "--fingerprint",
-        print,
-    ]);
-    let (well, _, complaint) = leasehold(server, &create);
-    assert!(well, "{complaint}");
-    let path = format!("/api/companies/{}/environments", leased.company);
-    let listed = server.operator("GET", &path, "").json();
-    let listed = listed.as_array().unwrap().iter();
-    let found = listed.clone().find(|one| one["name"] == "false").unwrap();
-    let id = found["id"].as_str().unwrap();
-    let probed = server.operator("POST", &format!("/api/environments/{id}/probe"), "");
-    assert_eq!(probed.json()["ok"], false, "{}", probed.body);
-
-    let denied = server.operator("GET", "/api/activity?action=egress.denied&after=0", "");
-    let rows = items(&denied);
-    let row = rows.iter().find(|row| row["details"]["environment"] == id);
-    let row = row.unwrap_or_else(|| panic!("none of it: {}", denied.body));
-    assert_eq!(
-        (&row["outcome"], &row["companyId"]),
-        (&json!("denied"), &json!(leased.company))
-    );
-    assert_eq!(
-        (&row["details"]["act"], &row["details"]["plugin"]),
-        (&json!("open"), &json!("ssh"))
-    );
-    let told = row["details"]["target"].as_str().unwrap();
-    assert!(told.ends_with(&format!("@127.0.0.1:{port}")), "{row}");
-    let reason = row["details"]["reason"].as_str().unwrap();
-    assert!(reason.contains("host key"), "{row}");
-    // Its company's members see that, and not where.
-    let (_, member) = server.token_of("member", Some(&leased.company));
-    let path = format!(
-        "/api/companies/{}/activity?action=egress.denied",
-        leased.company
-    );
-    let seen = get(server, &member, &path);
-    assert!(!items(&seen).is_empty(), "{}", seen.body);
-    for hidden in [&format!("127.0.0.1:{port}"), "host key"] {
-        assert!(!seen.body.contains(hidden), "{hidden}: {}", seen.body);
-    }
-}
-
-#[test]
-fn refusals_are_not_lost_when_the_server_is_ended_in_order() {
-    let mut server = Server::start();
-    let own = server.company("own");
-    let (_, member) = server.token_of("member", Some(&own));
-    for _ in 0..40 {
-        assert_eq!(get(&server, &member, "/api/tokens").status, 403);
-    }
-    assert!(server.end_by("TERM").success());
-    server.again();
-    let denied = server.operator("GET", "/api/activity?outcome=denied", "");
-    let times = items(&denied)
-        .iter()
-        .map(|row| row["times"].as_i64().unwrap())
-        .sum::<i64>();
-    assert_eq!(times, 40, "{}", denied.body);
 }
 
 #[test]
@@ -466,14 +213,13 @@ fn a_stream_shows_what_its_reader_may_see_and_ends_with_its_token() {
     assert_eq!(last.kind.as_deref(), Some("error"), "{last:?}");
     assert_eq!(last.data["details"]["code"], "unauthenticated");
     assert_eq!(follower.next(), None);
-    let wrong = [
-        ("authorization", format!("Bearer {}", server.home.token())),
-        ("last-event-id", "soon".to_owned()),
-    ];
-    let wrong: Vec<(&str, &str)> = wrong.iter().map(|(n, v)| (*n, v.as_str())).collect();
-    let refused = server.tcp("GET", "/api/activity/stream", &wrong, "");
-    assert_eq!((refused.status, &*refused.code()), (400, "bad_request"));
-    assert!(refused.body.contains("Last-Event-ID"), "{}", refused.body);
+    let operator = server.home.token();
+    for wrong in ["soon", "-1", "1.5", ""] {
+        let (status, answer) = refusal(&server, &operator, "/api/activity/stream", Some(wrong));
+        assert_eq!(status, 400, "{wrong:?}");
+        assert!(answer.contains("Last-Event-ID"), "{wrong:?}: {answer}");
+        assert!(answer.contains("bad_request"), "{wrong:?}: {answer}");
+    }
 }
 
 #[test]
@@ -627,30 +373,81 @@ fn as_many_follow_as_the_server_takes_and_the_next_is_told() {
             follower
         })
         .collect();
-    let refused = get(&server, &token, path);
-    assert_eq!(
-        (refused.status, &*refused.code()),
-        (503, "too_many_connections")
-    );
+    for path in [path, "/api/activity/export"] {
+        let (status, answer) = refusal(&server, &token, path, None);
+        assert_eq!(status, 503, "{path}");
+        assert!(answer.contains("too_many_connections"), "{path}: {answer}");
+    }
     // They do not keep others from anything else, and their places come back.
     assert_eq!(get(&server, &token, "/api/activity").status, 200);
     all.pop();
     wait_for("a place", || {
-        let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
-        let host = server.port;
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nhost: localhost:{host}\r\nauthorization: Bearer {token}\r\n\r\n"
-        )
-        .unwrap();
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).unwrap();
+        let (line, _) = opened(&server, &token, path, None);
         line.starts_with("HTTP/1.1 200 ").then_some(())
     });
 }
 
+#[test]
+fn a_stream_takes_the_filters_of_a_page_and_leaves_out_none_of_many_rows() {
+    let server = Server::start();
+    let token = server.home.token();
+    let acme = server.company("acme");
+    let (_, member) = server.token_of("member", Some(&acme));
+    assert_eq!(get(&server, &member, "/api/tokens").status, 403);
+    // More than a stream reads at once.
+    let many: Vec<String> = (0..130).map(|n| server.company(&format!("{n}"))).collect();
+    let last = many.last().unwrap();
+    for filter in [
+        "actor=member".to_owned(),
+        "action=token.".to_owned(),
+        "subjectKind=token".to_owned(),
+        format!("subject={last}"),
+        "outcome=denied".to_owned(),
+    ] {
+        let page = server.operator("GET", &format!("/api/activity?after=0&{filter}"), "");
+        let first = items(&page).into_iter().next().expect(&filter);
+        let path = format!("/api/activity/stream?after=0&{filter}");
+        let followed = Follower::new(&server, &token, &path, None).row();
+        assert_eq!(followed, first, "{filter}");
+        assert_ne!(
+            followed["position"], 1,
+            "{filter}: the first of all is another"
+        );
+    }
+    let path = "/api/activity/stream?after=0&action=company.created";
+    let mut follower = Follower::new(&server, &token, path, None);
+    for id in [&acme].into_iter().chain(&many) {
+        assert_eq!(follower.row()["subjectId"], **id);
+    }
+    // By pages too, in both directions: each once.
+    let walk = |from: &str, by: &str| {
+        let (mut all, mut next) = (Vec::new(), from.to_owned());
+        loop {
+            let path = format!("/api/activity?action=company.created&limit=40{next}");
+            let page = server.operator("GET", &path, "");
+            let rows = items(&page);
+            let goes_on = page.json()["next"].as_i64();
+            let ids = rows.iter().map(|row| row["subjectId"].clone());
+            all.extend(ids);
+            assert!(all.len() <= many.len() + 1, "{by}: none comes twice");
+            match goes_on {
+                Some(position) if !rows.is_empty() => next = format!("&{by}={position}"),
+                _ => return all,
+            }
+        }
+    };
+    let mut wanted: Vec<Value> = [&acme]
+        .into_iter()
+        .chain(&many)
+        .map(|id| json!(id))
+        .collect();
+    assert_eq!(walk("&after=0", "after"), wanted);
+    wanted.reverse();
+    assert_eq!(walk("", "before"), wanted);
+}
+
 /// The command with these arguments: whether it went well, what it printed and what it complained.
-fn leasehold(server: &Server, args: &[&str]) -> (bool, String, String) {
+pub fn leasehold(server: &Server, args: &[&str]) -> (bool, String, String) {
     let out = server.home.leasehold().args(args).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (out.status.success(), text(&out.stdout), text(&out.stderr))
@@ -727,6 +524,19 @@ fn a_kept_head_and_an_export_prove_later_what_was_there() {
     ] {
         std::fs::write(&wrong, text).unwrap();
         refused(&server, &check, why);
+    }
+    // It is the caller's word, and no failure of the server.
+    let other = "0".repeat(64);
+    for (method, path) in [("GET", "chain"), ("POST", "check-export")] {
+        let path = format!("/api/activity/{path}?sequence=1&head={other}");
+        let headers = [("content-type", "application/x-ndjson")];
+        let refused = server.with(method, &path, &headers, "");
+        assert_eq!(
+            (refused.status, &*refused.code()),
+            (409, "conflict"),
+            "{path}: {}",
+            refused.body
+        );
     }
     let offline = ["activity", "verify", "--offline", "--head", &head];
     refused(&server, &offline, "another server uses it");

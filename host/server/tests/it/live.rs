@@ -422,8 +422,11 @@ fn members_see_no_configuration_and_agents_only_lease_and_only_at_home() {
     let (_, agent) = server.token_of("agent", Some(&leased.company));
     let (_, stranger) = server.token_of("agent", Some(&foreign));
     let environment = format!("/api/environments/{}", leased.environment);
+    let noted = server.operator("PATCH", &environment, r#"{"metadata":{"mine":1}}"#);
+    assert_eq!(noted.status, 200, "{}", noted.body);
     let whole = server.operator("GET", &environment, "").json();
     assert_eq!(whole["config"]["target"]["host"], "127.0.0.1");
+    assert_eq!(whole["metadata"], json!({"mine": 1}));
     let seen = get(&member, &environment).json();
     assert_eq!(
         (&seen["config"], &seen["envVars"], &seen["metadata"]),

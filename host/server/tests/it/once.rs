@@ -80,6 +80,42 @@ fn what_was_refused_made_nothing_and_its_key_is_free() {
 }
 
 #[test]
+fn each_kind_of_thing_is_created_once_for_its_key() {
+    let server = Server::start();
+    let company = server.company("acme");
+    let of_company = |kind: &str| format!("/api/companies/{company}/{kind}");
+    let secret = json!({"name": "rotated", "value": "v"}).to_string();
+    let secret = server.operator("POST", &of_company("secrets"), &secret);
+    let versions = format!(
+        "/api/secrets/{}/versions",
+        secret.json()["id"].as_str().unwrap()
+    );
+    let named = r#"{"name":"once","value":"v"}"#;
+    for (path, body) in [
+        (of_company("secrets"), named),
+        ("/api/secrets".to_owned(), named),
+        (versions, r#"{"value":"w"}"#),
+        (of_company("agents"), "{}"),
+        (of_company("projects"), "{}"),
+        (of_company("workspaces"), "{}"),
+        (of_company("issues"), "{}"),
+        (of_company("runs"), "{}"),
+    ] {
+        let key = path.replace('/', ".");
+        let made = post(&server, &path, &key, body);
+        assert_eq!(made.status, 201, "{path}: {}", made.body);
+        let again = post(&server, &path, &key, body);
+        assert_eq!(
+            (again.status, again.json()),
+            (201, made.json()),
+            "{path}: {}",
+            again.body
+        );
+        assert_eq!(again.header("idempotency-replayed"), Some("true"), "{path}");
+    }
+}
+
+#[test]
 fn of_many_at_once_under_one_key_one_is_done() {
     let Some((server, company, _)) = with_environment() else {
         return;

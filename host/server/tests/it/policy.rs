@@ -464,6 +464,10 @@ fn an_agent_of_a_run_leases_for_that_run_alone_and_sees_no_other_lease() {
     }
     let released = ask(own, "POST", &leased.path("/release"), "");
     assert_eq!(released.json()["status"], "released", "{}", released.body);
+    // Why it ended may be what a target said: that is not for the board.
+    let why = |at| ask(at, "GET", &leased.path(""), "").json()["statusReason"].clone();
+    assert_ne!(why(own), Value::Null);
+    assert_eq!(why(member), Value::Null);
     let foreign = ask(other, "POST", &leases, r#"{"runId":"r1"}"#);
     assert_eq!(foreign.status, 404, "{}", foreign.body);
     let made = ask(other, "POST", &leases, "{}");

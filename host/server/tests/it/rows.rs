@@ -144,15 +144,19 @@ fn a_shared_environment_is_seen_by_every_company_and_its_lease_is_the_one_that_a
     // Each sees the leases of its own company alone.
     let count = |answer: Answer| answer.json()["items"].as_array().unwrap().len();
     assert_eq!(count(server.operator("GET", &leases(&all), "")), 2);
+    let of_other = format!("/api/companies/{other}/environment-leases");
+    assert_eq!(count(server.operator("GET", &of_other, "")), 1);
     for token in [&member, &agent] {
-        let page = ask(&server, token, "GET", &leases(&all), "");
-        assert_eq!(
-            page.json()["items"][0]["companyId"],
-            *other,
-            "{}",
-            page.body
-        );
-        assert_eq!(count(page), 1);
+        for path in [&leases(&all), &of_other] {
+            let page = ask(&server, token, "GET", path, "");
+            assert_eq!(
+                page.json()["items"][0]["companyId"],
+                *other,
+                "{}",
+                page.body
+            );
+            assert_eq!(count(page), 1, "{path}");
+        }
     }
 }
 
@@ -516,6 +520,13 @@ fn a_host_key_is_trusted_once_somebody_has_seen_its_fingerprint_and_not_before()
     assert_eq!(trusted(), json!([stranger, print]));
     let report = probe();
     assert_eq!(report["ok"], true, "{report}");
+    // The record tells those that failed from the one that did not.
+    let ended = |outcome: &str| {
+        let path = format!("/api/activity?action=environment.probed&outcome={outcome}");
+        let rows = server.operator("GET", &path, "").json();
+        rows["items"].as_array().unwrap().len()
+    };
+    assert_eq!((ended("failed"), ended("done")), (2, 1));
 }
 
 /// Types a command of ours at a terminal, and an answer; its exit code.

@@ -321,12 +321,21 @@ fn an_agent_learns_ids_and_booleans_and_no_word_of_a_target() {
         }
         assert!(answer.body.contains(&leased.environment), "{}", answer.body);
     }
+    let candidate = &chosen.json()["candidates"][0];
+    for hidden in ["name", "driver", "provider"] {
+        assert_eq!(candidate[hidden], Value::Null, "{candidate}");
+    }
     let capabilities = capabilities.json();
     assert_eq!(
         (&capabilities["providers"], &capabilities["withheld"]),
         (&json!([]), &json!([]))
     );
-    let can = &capabilities["environments"][0]["capabilities"];
+    let told = &capabilities["environments"][0];
+    assert_eq!(
+        (&told["name"], &told["missing"]),
+        (&Value::Null, &Value::Null)
+    );
+    let can = &told["capabilities"];
     assert_eq!(
         (&can["execution"], &can["images"]),
         (&json!(true), &json!(false))

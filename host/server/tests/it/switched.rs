@@ -109,6 +109,44 @@ fn the_managed_environment_comes_and_goes_with_its_provider_at_once() {
 }
 
 #[test]
+fn variables_that_are_saved_while_the_server_takes_its_environment_away_and_back_are_all_kept() {
+    let (server, one) = managing("", "null");
+    if install(&server, "null").is_none() {
+        return;
+    }
+    let house = managed(&server, &one);
+    let path = format!("/api/environments/{}", house["id"].as_str().unwrap());
+    let saved = std::thread::scope(|scope| {
+        let toggling = scope.spawn(|| {
+            for _ in 0..30 {
+                for to in ["disable", "enable"] {
+                    let path = format!("/api/plugins/null/{to}");
+                    assert_eq!(server.operator("POST", &path, "").status, 200, "{to}");
+                }
+            }
+        });
+        let mut saved = 0;
+        while !toggling.is_finished() {
+            let patch = json!({ "envVars": { (format!("V{saved}")): saved.to_string() } });
+            let patched = server.operator("PATCH", &path, &patch.to_string());
+            assert_eq!(patched.status, 200, "{saved}: {}", patched.body);
+            saved += 1;
+        }
+        toggling.join().unwrap();
+        saved
+    });
+    let now = managed(&server, &one);
+    assert_eq!(now["status"], "active");
+    let kept = now["envVars"].as_object().unwrap();
+    for at in 0..saved {
+        assert_eq!(kept[&format!("V{at}")], at.to_string());
+    }
+    // Each save and each change of the server's own is one revision: none was written over another.
+    let revisions = now["revision"].as_i64().unwrap() - house["revision"].as_i64().unwrap();
+    assert_eq!(revisions, saved + 60);
+}
+
+#[test]
 fn where_only_the_managed_environment_is_switched_on_no_other_is_there() {
     let Some((server, one, _)) = two(&[]) else {
         return;
@@ -148,6 +186,19 @@ fn where_only_the_managed_environment_is_switched_on_no_other_is_there() {
         (made.status, &*made.code()),
         (403, "environments_managed_only")
     );
+    let draft = null_draft("").to_string();
+    for (path, body) in [
+        (format!("{}/probe-config", environments(&one)), &*draft),
+        ("/api/ssh/host-key".to_owned(), r#"{"host":"127.0.0.1"}"#),
+    ] {
+        let refused = server.operator("POST", &path, body);
+        assert_eq!(
+            (refused.status, &*refused.code()),
+            (403, "environments_managed_only"),
+            "{path}: {}",
+            refused.body
+        );
+    }
     let assigned = json!({ "id": "coder", "environmentId": own }).to_string();
     let assigned = server.operator("POST", &format!("/api/companies/{one}/agents"), &assigned);
     assert_eq!(
