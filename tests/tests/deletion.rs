@@ -59,7 +59,7 @@ fn what_stands_in_the_way_is_told_and_ends_by_consent_where_nobody_uses_it() {
     assert_eq!(
         told["staticReferences"],
         json!({
-            "isManagedLocal": false, "isInstanceDefault": false, "agentDefaultCount": 0, "projectSelectionCount": 0,
+            "isManagedLocal": false, "isInstanceDefault": false, "companyDefaultCount": 0, "agentDefaultCount": 0, "projectSelectionCount": 0,
             "executionWorkspaceSelectionCount": 0, "issueSelectionCount": 0, "secretBindingCount": 1,
         })
     );

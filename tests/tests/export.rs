@@ -106,10 +106,17 @@ fn an_export_that_breaks_off_leaves_the_file_that_was_there_as_it_was() {
     let Some((mut server, all)) = long() else {
         return;
     };
-    let file = server.path().join("export.ndjson");
+    let folder = server.path().join("exports");
+    std::fs::create_dir(&folder).expect("a folder");
+    let file = folder.join("export.ndjson");
     let name = file.display().to_string();
-    let beside = server.path().join("export.ndjson.part");
     std::fs::write(&file, "of before\n").expect("a file");
+    // What stands in the folder besides.
+    let beside = || {
+        let all = std::fs::read_dir(&folder).expect("lists");
+        let other = all.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+        other.filter(|path| *path != file).collect::<Vec<_>>()
+    };
     let client = server
         .leasehold()
         .args(["activity", "export", &name])
@@ -118,11 +125,12 @@ fn an_export_that_breaks_off_leaves_the_file_that_was_there_as_it_was() {
         .expect("the client runs");
     let pid = i32::try_from(client.id()).ok().and_then(Pid::from_raw);
     let pid = pid.expect("an id");
-    until("the beginning of the export", || {
-        std::fs::metadata(&beside)
-            .ok()
-            .filter(|part| part.len() > 0)
+    let part = until("the beginning of the export", || {
+        let part = std::fs::metadata(beside().first()?).ok()?;
+        (part.len() > 0).then_some(part)
     });
+    let mode = std::os::unix::fs::PermissionsExt::mode(&part.permissions());
+    assert_eq!(mode & 0o777, 0o600, "its owner's alone");
     // Held in the middle, so that the server is gone before its end.
     kill_process(pid, Signal::STOP).expect("the client runs");
     server.kill();
@@ -132,13 +140,14 @@ fn an_export_that_breaks_off_leaves_the_file_that_was_there_as_it_was() {
     assert!(!ended.stderr.is_empty(), "it says so");
     let kept = std::fs::read_to_string(&file).expect("the file");
     assert_eq!(kept, "of before\n");
+    assert_eq!(beside(), Vec::<std::path::PathBuf>::new());
 
     server.begin();
     let ran = server.run(&["activity", "export", &name]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let export = std::fs::read_to_string(&file).expect("the file");
     assert_eq!(export.lines().count(), all);
-    assert!(!beside.exists(), "it was moved");
+    assert_eq!(beside(), Vec::<std::path::PathBuf>::new(), "it was moved");
 }
 
 #[test]

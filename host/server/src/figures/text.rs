@@ -1,88 +1,75 @@
 //! The figures in OpenMetrics text, as Prometheus reads it.
+//!
+//! What they are the list says, and how they are written `prometheus-client`.
 
-use std::fmt::{Display, Write};
+use std::fmt;
 
-use super::{FAMILIES, Family, Kind, Label, Point, Reading, Value};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use super::{FAMILIES, Kind, Reading, Value};
 use crate::http::metrics::BOUNDS;
 
 /// Appends all of them, with the closing line.
 pub fn write(reading: &Reading, into: &mut String) {
-    for family in &FAMILIES {
-        head(family, into);
-        for point in family.points(reading) {
-            sample(family, &point, into);
-        }
-    }
-    into.push_str("# EOF\n");
-}
-
-fn head(family: &Family, into: &mut String) {
-    let kind = match family.kind {
-        Kind::Counter | Kind::Seconds => "counter",
-        Kind::Level | Kind::Gauge => "gauge",
-        Kind::Durations => "histogram",
-    };
-    let (name, help) = (family.name, family.help);
-    let _ = writeln!(
-        into,
-        "# HELP leasehold_{name} {help}.\n# TYPE leasehold_{name} {kind}"
-    );
-}
-
-fn sample(family: &Family, point: &Point, into: &mut String) {
-    let name = family.name;
-    let ending = match family.kind {
-        Kind::Counter | Kind::Seconds => "_total",
-        Kind::Level | Kind::Gauge | Kind::Durations => "",
-    };
-    match point.value {
-        Value::Whole(value) => line(name, ending, &point.of, None, value, into),
-        Value::Time(value) => {
-            line(name, ending, &point.of, None, value.as_secs_f64(), into);
-        }
-        Value::Durations(classes, time) => {
-            let ends = BOUNDS.iter().map(f64::to_string);
-            let ends = ends.chain(std::iter::once("+Inf".to_owned()));
-            let mut until = 0;
-            for (end, count) in ends.zip(classes) {
-                until += count;
-                line(name, "_bucket", &point.of, Some(&end), until, into);
-            }
-            line(name, "_count", &point.of, None, until, into);
-            line(name, "_sum", &point.of, None, time.as_secs_f64(), into);
-        }
+    let mut registry = Registry::with_prefix("leasehold");
+    registry.register_collector(Box::new(All(reading.clone())));
+    if text::encode(into, &registry).is_err() {
+        tracing::error!("the figures could not be written");
     }
 }
 
-fn line(
-    name: &str,
-    ending: &str,
-    of: &[(&'static Label, String)],
-    end: Option<&str>,
-    value: impl Display,
-    into: &mut String,
-) {
-    let _ = write!(into, "leasehold_{name}{ending}");
-    let words = of.iter().map(|(label, word)| (label.text, word.as_str()));
-    let all = words.chain(end.map(|end| ("le", end)));
-    let mut before = '{';
-    for (label, word) in all {
-        let _ = write!(into, "{before}{label}=\"");
-        for c in word.chars() {
-            match c {
-                '\\' => into.push_str("\\\\"),
-                '"' => into.push_str("\\\""),
-                '\n' => into.push_str("\\n"),
-                other => into.push(other),
+/// All figures of one time.
+#[derive(Debug)]
+struct All(Reading);
+
+impl Collector for All {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        for family in &FAMILIES {
+            let kind = match family.kind {
+                Kind::Counter | Kind::Seconds => MetricType::Counter,
+                Kind::Level | Kind::Gauge => MetricType::Gauge,
+                Kind::Durations => MetricType::Histogram,
+            };
+            let help = format!("{}.", family.help);
+            let mut metric = encoder.encode_descriptor(family.name, &help, None, kind)?;
+            for point in family.points(&self.0) {
+                let labels: Vec<(&str, &str)> = (point.of.iter())
+                    .map(|(label, word)| (label.text, word.as_str()))
+                    .collect();
+                match labels.is_empty() {
+                    true => sample(&mut metric, family.kind, point.value)?,
+                    false => sample(
+                        &mut metric.encode_family(&labels)?,
+                        family.kind,
+                        point.value,
+                    )?,
+                }
             }
         }
-        into.push('"');
-        before = ',';
+        Ok(())
     }
-    if before == ',' {
-        into.push('}');
+}
+
+fn sample(metric: &mut MetricEncoder<'_>, kind: Kind, value: Value) -> fmt::Result {
+    match (kind, value) {
+        (Kind::Counter | Kind::Seconds, Value::Whole(value)) => {
+            metric.encode_counter::<NoLabelSet, _, u64>(&value, None)
+        }
+        (Kind::Counter | Kind::Seconds, Value::Time(value)) => {
+            metric.encode_counter::<NoLabelSet, _, u64>(&value.as_secs_f64(), None)
+        }
+        (_, Value::Whole(value)) => metric.encode_gauge(&value),
+        (_, Value::Time(value)) => metric.encode_gauge(&value.as_secs_f64()),
+        (_, Value::Durations(classes, time)) => {
+            let ends = BOUNDS.iter().copied().chain([f64::INFINITY]);
+            let buckets: Vec<(f64, u64)> = ends.zip(classes).collect();
+            let count = classes.iter().sum();
+            metric.encode_histogram::<NoLabelSet>(time.as_secs_f64(), count, &buckets, None)
+        }
     }
-    let _ = writeln!(into, " {value}");
 }
 
 #[cfg(test)]
@@ -106,11 +93,11 @@ mod tests {
         write(&reading, &mut text);
         for wanted in [
             r#"leasehold_http_requests_total{method="GET",route="/\"x\\",status="200"} 3"#,
-            r#"leasehold_http_request_duration_seconds_bucket{route="/\"x\\",le="0.0005"} 0"#,
-            r#"leasehold_http_request_duration_seconds_bucket{route="/\"x\\",le="0.001"} 1"#,
-            r#"leasehold_http_request_duration_seconds_bucket{route="/\"x\\",le="0.005"} 2"#,
-            r#"leasehold_http_request_duration_seconds_bucket{route="/\"x\\",le="120"} 2"#,
-            r#"leasehold_http_request_duration_seconds_bucket{route="/\"x\\",le="+Inf"} 3"#,
+            r#"leasehold_http_request_duration_seconds_bucket{le="0.0005",route="/\"x\\"} 0"#,
+            r#"leasehold_http_request_duration_seconds_bucket{le="0.001",route="/\"x\\"} 1"#,
+            r#"leasehold_http_request_duration_seconds_bucket{le="0.005",route="/\"x\\"} 2"#,
+            r#"leasehold_http_request_duration_seconds_bucket{le="120.0",route="/\"x\\"} 2"#,
+            r#"leasehold_http_request_duration_seconds_bucket{le="+Inf",route="/\"x\\"} 3"#,
             r#"leasehold_http_request_duration_seconds_count{route="/\"x\\"} 3"#,
             r#"leasehold_http_request_duration_seconds_sum{route="/\"x\\"} 400.005"#,
             "# TYPE leasehold_http_connections gauge\nleasehold_http_connections 0",
