@@ -2,11 +2,12 @@
 //! its own; nothing is leased, started or reached by it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::extract::State;
 use leasehold_authority::{EnvironmentDriver, View};
 use leasehold_contract::FieldViolation;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -85,7 +86,14 @@ pub struct LackView {
     /// `qualification`, `labels`, `driver`, `provider`
     by: &'static str,
     /// For a person. Not told to agents.
-    reason: Option<String>,
+    #[serde(serialize_with = "as_text")]
+    #[schema(value_type = Option<String>)]
+    reason: Option<Arc<str>>,
+}
+
+/// A reason that thousands of environments share is written, not copied.
+fn as_text<S: Serializer>(reason: &Option<Arc<str>>, to: S) -> Result<S::Ok, S::Error> {
+    reason.as_deref().serialize(to)
 }
 
 /// An environment that can do it.
@@ -151,7 +159,7 @@ pub(crate) fn lacks(all: Vec<Lack>, view: View) -> Vec<LackView> {
     let all = all.into_iter().map(|lack| LackView {
         what: lack.what,
         by: lack.by,
-        reason: (view != View::Safe).then(|| lack.reason.to_string()),
+        reason: (view != View::Safe).then_some(lack.reason),
     });
     all.collect()
 }

@@ -10,7 +10,7 @@ use leasehold_authority::{Environment, EnvironmentDriver, EnvironmentFilter, Env
 use serde_json::{Map, Value, json};
 
 use super::Service;
-use super::capability::{Capability, Effective, Set};
+use super::capability::{Capability, Effective, Set, Taken};
 use super::error::ServiceError;
 use super::narrowing::{self, Standings};
 
@@ -162,12 +162,16 @@ fn lacking(effective: &Effective, wanted: Set) -> Vec<Lack> {
     effective
         .missing()
         .filter(|(capability, _)| wanted.has(*capability))
-        .map(|(capability, taken)| Lack {
-            what: capability.as_str(),
-            by: taken.by.as_str(),
-            reason: Arc::clone(&taken.reason),
-        })
+        .map(|(capability, taken)| lack_of(capability, taken))
         .collect()
+}
+
+fn lack_of(capability: Capability, taken: &Taken) -> Lack {
+    Lack {
+        what: capability.as_str(),
+        by: taken.by.as_str(),
+        reason: Arc::clone(&taken.reason),
+    }
 }
 
 /// Chooses among these. `in_use` has the environments that a lease has for
@@ -187,7 +191,9 @@ pub(crate) fn among(
             lacking(&effective, needs)
         } else {
             // What cannot be leased lacks everything for one reason.
-            lacking(&effective, Set::EMPTY.with(Capability::Lifecycle))
+            let lifecycle = Capability::Lifecycle;
+            let taken = effective.taken(lifecycle);
+            taken.map(|t| lack_of(lifecycle, t)).into_iter().collect()
         };
         requirement.conditions(environment, &mut lacks);
         let (environment_id, name) = (environment.id.clone(), environment.name.clone());
