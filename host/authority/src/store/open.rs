@@ -144,8 +144,9 @@ impl Store {
             .await?)
     }
 
-    /// Ends the writer after what it has been given, and the readers.
+    /// Ends the writer after what it has been given, and all that read: the last connection that closes leaves no log behind.
     pub async fn close(&self) {
+        self.searchers.close().await;
         self.writer.close().await;
         self.readers.close().await;
     }
