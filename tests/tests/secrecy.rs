@@ -272,11 +272,13 @@ fn no_secret_is_in_a_component_the_database_the_log_an_answer_a_process_or_on_th
 
     let over = AtomicBool::new(false);
     let seen = Mutex::new(BTreeSet::new());
-    // Between any two steps: arguments of all, and environments of all that are not a command's.
+    // Between any two steps: arguments of all, and environments: of a command or a probe without its own variable.
     let look = || {
         for one in processes() {
             let mut found = canaries.in_bytes(&one.arguments);
-            found.extend(match one.has("LEASEHOLD_EXECUTION") {
+            // What a probe runs on the machine has the same variables, so that it finds what a command would.
+            let has_variables = one.has("LEASEHOLD_EXECUTION") || one.has("TOKEN");
+            found.extend(match has_variables {
                 true => canaries.without(&OF_THE_COMMAND).in_bytes(&one.environment),
                 false => canaries.in_bytes(&one.environment),
             });

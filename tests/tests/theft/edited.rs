@@ -113,7 +113,11 @@ fn an_edited_row_is_detected_named_and_sends_nothing() {
         ),
         ("a value of another secret", swapped(&others)),
         ("a value of another company", swapped(&thirds)),
-        ("one byte of a value", format!("UPDATE secret_versions SET sealed = x'00' || substr(sealed, 2) WHERE secret_id = '{key}'")),
+        ("one byte of a value", format!(
+                "UPDATE secret_versions SET sealed =
+                     CAST((CASE substr(sealed, 1, 1) WHEN x'00' THEN x'01' ELSE x'00' END) || substr(sealed, 2) AS BLOB)
+                 WHERE secret_id = '{key}'"
+            )),
         ("whose a secret is", format!("UPDATE secrets SET company_id = '{abroad}' WHERE id = '{key}'")),
         ("a grant", "UPDATE grants SET granted = replace(granted, '\"origins\":[]', '\"origins\":[\"http://127.0.0.1:1\"]')".to_owned()),
         ("a manifest", "UPDATE plugin_revisions SET manifest = replace(manifest, 'Bearer {}', 'Basic {}')".to_owned()),
