@@ -46,3 +46,26 @@ pub(crate) fn description(pointer: &str, text: Option<&str>) -> Result<Option<St
     }
     Ok(Some(text.to_owned()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::checked;
+
+    #[test]
+    fn a_name_shows_what_it_is() {
+        for name in [
+            "\u{200b}",
+            "a\u{202e}b",
+            "a\u{2066}b",
+            "a\u{2028}b",
+            "a\u{7}",
+            "",
+        ] {
+            assert!(checked("/name", name).is_err(), "{name:?}");
+        }
+        // Joiners, other scripts and spaces at the ends are no reason.
+        for name in ["build box", "क\u{94d}\u{200d}ष", "  箱 "] {
+            assert!(checked("/name", name).is_ok(), "{name:?}");
+        }
+    }
+}
